@@ -1,0 +1,33 @@
+// AlignedBuffer: anonymous pages, zeroed, aligned for O_DIRECT; nothing is resident before it is touched.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+
+namespace wader {
+
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  ~AlignedBuffer();
+  AlignedBuffer(AlignedBuffer&& other) noexcept;
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
+
+  // At least `bytes` bytes (rounded up to whole pages). over_budget when the kernel refuses.
+  static Result<AlignedBuffer> allocate(uint64_t bytes);
+
+  std::byte* data() { return data_; }
+  const std::byte* data() const { return data_; }
+  uint64_t size() const { return size_; }
+  std::span<std::byte> span() { return {data_, static_cast<size_t>(size_)}; }
+  std::span<const std::byte> span() const { return {data_, static_cast<size_t>(size_)}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  uint64_t size_ = 0;
+};
+
+}  // namespace wader

@@ -1,0 +1,63 @@
+// File: one open file, all its reads and writes checked. Errors name the path. EINTR and short transfers
+// are finished here. Movable, not copyable. read_at and write_at may be called from several threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+
+namespace wader {
+
+class File {
+ public:
+  enum class Mode : uint8_t {
+    read,          // existing file, read only
+    read_direct,   // the same with O_DIRECT; refused with unsupported where the file system has none
+    create,        // new or truncated, read and write
+    update,        // existing or new, read and write, contents kept
+  };
+
+  File() = default;
+  ~File();
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+
+  // Opens regular files only (no FIFO or device can make a reader hang). Close-on-exec.
+  static Result<File> open(const std::filesystem::path& path, Mode mode);
+
+  bool is_open() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+  const std::string& path() const { return path_; }
+
+  Result<uint64_t> size() const;
+  // Fills `into` from `offset`, or fails: "ends at byte N, M bytes short" is corrupt.
+  Status read_at(uint64_t offset, std::span<std::byte> into) const;
+  Status write_at(uint64_t offset, std::span<const std::byte> from);
+  // Sets the length and reserves the blocks, so that a full disk shows here and not later.
+  Status allocate(uint64_t bytes);
+  Status truncate(uint64_t bytes);
+  Status sync();   // fdatasync
+  Status close();  // reports what close(2) reports; the destructor ignores it
+
+ private:
+  int fd_ = -1;
+  std::string path_;
+};
+
+// Whole small file, refused when larger than max_bytes.
+Result<std::string> read_text_file(const std::filesystem::path& path, uint64_t max_bytes);
+
+// Writes path.tmp, syncs, renames over path, syncs the directory: the file is old or new, never half.
+Status write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+// fsync of a directory, so that names created or renamed in it survive a power cut.
+Status sync_directory(const std::filesystem::path& directory);
+
+// Bytes that an unprivileged writer may still put on the file system of `path` (which must exist).
+Result<uint64_t> free_disk_bytes(const std::filesystem::path& path);
+
+}  // namespace wader
