@@ -1,0 +1,55 @@
+// What an engine owns: the container, the trunk, the slots, the threads, the workspace.
+#pragma once
+
+#include <memory>
+
+#include "base/thread_pool.h"
+#include "engine/engine.h"
+#include "model/container_experts.h"
+#include "model/forward.h"
+
+namespace wader {
+
+class LoadedModel final : public Engine {
+ public:
+  // Second step of Engine::open, after the plan was made.
+  static Result<std::unique_ptr<LoadedModel>> load(Container container, std::unique_ptr<Tokenizer> tokenizer,
+                                                   const EngineOptions& options, const MemoryPlan& plan);
+
+  const Container& container() const override { return container_; }
+  const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
+  const MemoryPlan& plan() const override { return plan_; }
+  std::string io_description() const override;
+  const SamplingParams& default_sampling() const override { return default_sampling_; }
+  const std::vector<TokenId>& eos_ids() const override { return eos_ids_; }
+  Result<std::unique_ptr<Session>> new_session() override;
+  EngineStats stats() const override;
+  void reset_stats() override;
+
+  ModelContext context() { return {container_.spec(), container_.manifest().experts, weights_, rope_, *kernels_, *cache_, *threads_, work_}; }
+  EngineStats& counters() { return stats_; }
+  void session_closed() { --open_sessions_; }
+
+ private:
+  LoadedModel(Container container, std::unique_ptr<Tokenizer> tokenizer, const MemoryPlan& plan);
+  Status read_generation_config();
+
+  Container container_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  MemoryPlan plan_;
+  SamplingParams default_sampling_;
+  std::vector<TokenId> eos_ids_;
+  TrunkWeights weights_;
+  RopeTable rope_;
+  const Kernels* kernels_ = nullptr;
+  std::unique_ptr<ThreadPool> threads_;
+  Workspace work_;
+  // Declared in this order: the cache drains the queue before either goes, and the files outlive both.
+  std::unique_ptr<ContainerExperts> source_;
+  std::unique_ptr<ReadQueue> queue_;
+  std::unique_ptr<ExpertCache> cache_;
+  EngineStats stats_;
+  uint32_t open_sessions_ = 0;
+};
+
+}  // namespace wader

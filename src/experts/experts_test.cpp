@@ -1,0 +1,218 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+
+#include "base/hash.h"
+#include "experts/expert_cache.h"
+#include "experts/slot_policy.h"
+
+namespace wader {
+namespace {
+
+TEST(SlotPolicy, NothingIsFindableBeforeItsReadSucceeded) {
+  SlotPolicy policy(2, 1, 8, EvictionRule::lfu);
+  const auto slot = policy.reserve(0, 3);
+  ASSERT_TRUE(slot.has_value());
+  EXPECT_FALSE(policy.is_resident(0, 3));
+  policy.release_failed(*slot);
+  EXPECT_FALSE(policy.is_resident(0, 3));
+  EXPECT_EQ(policy.resident_count(), 0u);
+  const auto again = policy.reserve(0, 3);
+  policy.commit(*again);
+  EXPECT_TRUE(policy.is_resident(0, 3));
+}
+
+void load(SlotPolicy& policy, uint32_t expert, int uses = 1) {
+  for (int i = 0; i < uses; ++i) {
+    auto slot = policy.pin_resident(0, expert);
+    if (!slot) {
+      slot = policy.reserve(0, expert);
+      policy.commit(*slot);
+    }
+    policy.unpin(*slot);
+  }
+}
+
+TEST(SlotPolicy, LfuKeepsTheUsedLruTheRecent) {
+  SlotPolicy lfu(2, 1, 8, EvictionRule::lfu);
+  load(lfu, 0, 3);
+  load(lfu, 1);
+  load(lfu, 2);
+  EXPECT_TRUE(lfu.is_resident(0, 0));
+  EXPECT_FALSE(lfu.is_resident(0, 1));
+  SlotPolicy lru(2, 1, 8, EvictionRule::lru);
+  load(lru, 0, 3);
+  load(lru, 1);
+  load(lru, 2);
+  EXPECT_FALSE(lru.is_resident(0, 0));
+}
+
+TEST(SlotPolicy, PinnedSlotsAreNeverGivenAway) {
+  SlotPolicy policy(2, 1, 8, EvictionRule::lru);
+  const auto a = policy.reserve(0, 0), b = policy.reserve(0, 1);
+  EXPECT_FALSE(policy.reserve(0, 2).has_value());
+  policy.commit(*a);
+  EXPECT_FALSE(policy.reserve(0, 2).has_value());
+  policy.unpin(*a);
+  EXPECT_EQ(policy.reserve(0, 2), a);
+  EXPECT_FALSE(policy.is_resident(0, 0));
+  policy.commit(*b);
+  EXPECT_TRUE(policy.is_resident(0, 1));
+}
+
+// Two files of records, each record in `pieces` extents.
+class FileSource final : public ExpertSource {
+ public:
+  static constexpr uint32_t kLayers = 2, kExperts = 16;
+  explicit FileSource(uint32_t pieces) : pieces_(pieces) {
+    path_ = std::filesystem::temp_directory_path() /
+            ("wader_experts_" + std::to_string(::getpid()) + "_" + std::to_string(pieces));
+    bytes_.resize(kLayers * kExperts * record_bytes());
+    std::mt19937 rng(11);
+    for (std::byte& b : bytes_) b = static_cast<std::byte>(rng());
+    auto file = File::open(path_, File::Mode::create);
+    CHECK(file.ok() && file->write_at(0, bytes_).ok());
+    file_ = std::move(File::open(path_, File::Mode::update)).value();
+    for (uint64_t p = 0; p < uint64_t{kLayers} * kExperts * pieces; ++p)
+      extents_.push_back({&file_, p * record_bytes() / pieces, record_bytes() / pieces});
+  }
+  ~FileSource() override { std::filesystem::remove(path_); }
+  uint32_t layers() const override { return kLayers; }
+  uint32_t experts() const override { return kExperts; }
+  uint64_t record_bytes() const override { return 2 * kDirectAlignment; }
+  std::span<const Extent> extents(uint32_t layer, uint32_t expert) const override {
+    return std::span(extents_).subspan((layer * kExperts + expert) * pieces_, pieces_);
+  }
+  uint64_t digest(uint32_t layer, uint32_t expert) const override { return xxh3_64(record(layer, expert)); }
+  std::span<const std::byte> record(uint32_t layer, uint32_t expert) const {
+    return std::span(bytes_).subspan((layer * kExperts + expert) * record_bytes(), record_bytes());
+  }
+  File& file() { return file_; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  const uint32_t pieces_;
+  std::filesystem::path path_;
+  std::vector<std::byte> bytes_;
+  File file_;
+  std::vector<Extent> extents_;
+};
+
+// Runs a pass; checks that each id comes once with the right bytes. Returns the error, if any.
+Status run_pass(ExpertCache& cache, const FileSource& source, uint32_t layer, const std::vector<uint32_t>& ids) {
+  std::set<uint32_t> seen;
+  Status status;
+  cache.begin(layer, ids);
+  for (;;) {
+    auto lease = cache.next();
+    if (!lease.ok()) {
+      status = lease.error();
+      break;
+    }
+    if (!lease->has_value()) break;
+    const uint32_t index = (*lease)->index();
+    EXPECT_TRUE(seen.insert(index).second);
+    const auto expected = source.record(layer, ids[index]);
+    EXPECT_EQ(std::memcmp((*lease)->record().data(), expected.data(), expected.size()), 0);
+  }
+  cache.end();
+  if (status.ok()) EXPECT_EQ(seen.size(), ids.size());
+  return status;
+}
+
+TEST(ExpertCache, EveryPassGetsItsExpertsWhateverSlotsQueueAndDiskDo) {
+  for (const uint32_t pieces : {1u, 2u}) {
+    FileSource source(pieces);
+    for (const uint32_t slots : {1u, 2u, 5u, 32u})
+      for (const uint32_t capacity : {2u, 3u, 64u})
+        for (uint64_t seed = 0; seed < 3; ++seed) {
+          const auto queue = seed == 0 ? make_thread_read_queue(3, capacity)
+                                       : make_fake_read_queue({.seed = seed, .short_read = 0.3, .interrupt = 0.2, .eio = 0.1}, capacity);
+          auto cache = ExpertCache::create(source, slots, EvictionRule::lfu, *queue);
+          ASSERT_TRUE(cache.ok());
+          std::mt19937 rng(static_cast<uint32_t>(seed));
+          for (int pass = 0; pass < 30; ++pass) {
+            std::vector<uint32_t> ids;
+            for (uint32_t e = 0; e < FileSource::kExperts; ++e)
+              if (rng() % 3 == 0) ids.push_back(e);
+            const Status status = run_pass(**cache, source, rng() % 2, ids);
+            ASSERT_TRUE(status.ok()) << status.error().message;
+            EXPECT_LE((*cache)->resident_count(), slots);
+          }
+        }
+  }
+}
+
+TEST(ExpertCache, AllResidentMeansNoReads) {
+  FileSource source(1);
+  const auto queue = make_thread_read_queue(2, 8);
+  auto cache = std::move(ExpertCache::create(source, 32, EvictionRule::lfu, *queue)).value();
+  std::vector<uint32_t> all(16);
+  for (uint32_t e = 0; e < 16; ++e) all[e] = e;
+  ASSERT_TRUE(run_pass(*cache, source, 0, all).ok());
+  ASSERT_TRUE(run_pass(*cache, source, 1, all).ok());
+  EXPECT_EQ(cache->counters().misses, 32u);
+  EXPECT_EQ(cache->counters().bytes_read, 32 * source.record_bytes());
+  cache->reset_counters();
+  ASSERT_TRUE(run_pass(*cache, source, 0, all).ok());
+  EXPECT_EQ(cache->counters().hits, 16u);
+  EXPECT_EQ(cache->counters().bytes_read, 0u);
+}
+
+TEST(ExpertCache, AFlippedBitIsNamedAndNeverCached) {
+  FileSource source(1);
+  const auto queue = make_thread_read_queue(2, 8);
+  auto cache = std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue)).value();
+  const uint64_t at = (16 + 5) * source.record_bytes() + 777;  // layer 1, expert 5
+  std::byte flipped[] = {source.record(1, 5)[777] ^ std::byte{4}};
+  ASSERT_TRUE(source.file().write_at(at, flipped).ok());
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const Status status = run_pass(*cache, source, 1, {2, 5, 9});
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::corrupt);
+    EXPECT_NE(status.error().message.find("layer 1 expert 5"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find(source.path().string()), std::string::npos);
+  }
+  EXPECT_TRUE(run_pass(*cache, source, 1, {2, 9}).ok());
+  // The file is repaired: the cache recovers by itself.
+  flipped[0] ^= std::byte{4};
+  ASSERT_TRUE(source.file().write_at(at, flipped).ok());
+  EXPECT_TRUE(run_pass(*cache, source, 1, {2, 5, 9}).ok());
+}
+
+TEST(ExpertCache, ARecordCutShortIsNamed) {
+  FileSource source(1);
+  std::filesystem::resize_file(source.path(), 31 * source.record_bytes() + 100);
+  const auto queue = make_thread_read_queue(2, 8);
+  auto cache = std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue)).value();
+  EXPECT_TRUE(run_pass(*cache, source, 1, {14}).ok());
+  const Status status = run_pass(*cache, source, 1, {14, 15});
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::corrupt);
+  EXPECT_NE(status.error().message.find("expert 15"), std::string::npos);
+}
+
+TEST(ExpertCache, LastingEioFailsThePassAndLeavesTheRestUsable) {
+  FileSource source(2);
+  const auto queue = make_fake_read_queue({.seed = 3, .eio_always = true, .eio_offset = 20 * source.record_bytes()}, 64);
+  auto cache = std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue)).value();
+  const Status status = run_pass(*cache, source, 1, {1, 2, 3, 4, 5, 6});
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::io);
+  EXPECT_TRUE(run_pass(*cache, source, 1, {0, 1, 2}).ok());
+  EXPECT_TRUE(run_pass(*cache, source, 0, {7, 8, 9, 10, 11, 12, 13, 14, 15}).ok());
+}
+
+TEST(ExpertCache, TooManySlotsAreAnErrorNotACrash) {
+  FileSource source(1);
+  const auto queue = make_thread_read_queue(1, 4);
+  EXPECT_FALSE(ExpertCache::create(source, 0xffffffffu, EvictionRule::lfu, *queue).ok());
+}
+
+}  // namespace
+}  // namespace wader

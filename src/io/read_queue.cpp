@@ -1,0 +1,193 @@
+#include "io/read_queue.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "io/aligned_buffer.h"
+
+namespace wader {
+namespace {
+
+// Fixed-size first-in first-out ring: the queues below never allocate while they run.
+template <typename T>
+class Ring {
+ public:
+  explicit Ring(size_t capacity) : items_(capacity) {}
+  size_t size() const { return size_; }
+  void push(const T& item) {
+    CHECK(size_ < items_.size());
+    items_[(head_ + size_++) % items_.size()] = item;
+  }
+  T pop() {
+    CHECK(size_ > 0);
+    const T item = items_[head_];
+    head_ = (head_ + 1) % items_.size();
+    --size_;
+    return item;
+  }
+
+ private:
+  std::vector<T> items_;
+  size_t head_ = 0, size_ = 0;
+};
+
+class ThreadReadQueue final : public ReadQueue {
+ public:
+  ThreadReadQueue(uint32_t threads, uint32_t capacity)
+      : capacity_(capacity), requests_(capacity), completions_(capacity) {
+    for (uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  }
+
+  ~ThreadReadQueue() override {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_workers_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  uint32_t capacity() const override { return capacity_; }
+  uint32_t in_flight() const override { return in_flight_; }
+  std::string description() const override { return fmt::format("{} pread threads", threads_.size()); }
+
+  void submit(std::span<const ReadRequest> requests) override {
+    CHECK(in_flight_ + requests.size() <= capacity_);
+    {
+      std::lock_guard lock(mutex_);
+      for (const ReadRequest& request : requests) requests_.push(request);
+    }
+    in_flight_ += static_cast<uint32_t>(requests.size());
+    if (requests.size() == 1) wake_workers_.notify_one();
+    else wake_workers_.notify_all();
+  }
+
+  size_t wait(std::span<ReadCompletion> completions) override {
+    if (in_flight_ == 0) return 0;
+    std::unique_lock lock(mutex_);
+    wake_owner_.wait(lock, [this] { return completions_.size() > 0; });
+    const size_t n = std::min(completions.size(), completions_.size());
+    for (size_t i = 0; i < n; ++i) completions[i] = completions_.pop();
+    in_flight_ -= static_cast<uint32_t>(n);
+    return n;
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      // Requests still queued at the end are dropped: their owner is gone.
+      wake_workers_.wait(lock, [this] { return stop_ || requests_.size() > 0; });
+      if (stop_) return;
+      const ReadRequest request = requests_.pop();
+      lock.unlock();
+      const ReadCompletion completion = read_with_retries(request, ::pread);
+      lock.lock();
+      completions_.push(completion);
+      wake_owner_.notify_one();
+    }
+  }
+
+  const uint32_t capacity_;
+  uint32_t in_flight_ = 0;  // the owner's count
+  std::vector<std::thread> threads_;
+
+  std::mutex mutex_;  // protects requests_, completions_, stop_
+  std::condition_variable wake_workers_, wake_owner_;
+  Ring<ReadRequest> requests_;
+  Ring<ReadCompletion> completions_;
+  bool stop_ = false;
+};
+
+class FakeReadQueue final : public ReadQueue {
+ public:
+  FakeReadQueue(const FaultPlan& plan, uint32_t capacity) : plan_(plan), capacity_(capacity), rng_(plan.seed) {
+    pending_.reserve(capacity);
+  }
+  uint32_t capacity() const override { return capacity_; }
+  uint32_t in_flight() const override { return static_cast<uint32_t>(pending_.size()); }
+  std::string description() const override { return "fake reads"; }
+
+  void submit(std::span<const ReadRequest> requests) override {
+    CHECK(pending_.size() + requests.size() <= capacity_);
+    pending_.insert(pending_.end(), requests.begin(), requests.end());
+  }
+
+  size_t wait(std::span<ReadCompletion> completions) override {
+    if (pending_.empty() || completions.empty()) return 0;
+    std::swap(pending_[rng_() % pending_.size()], pending_.back());
+    const ReadRequest request = pending_.back();
+    pending_.pop_back();
+    completions[0] = read_with_retries(
+        request, [this](int fd, void* into, size_t count, off_t offset) { return pread(fd, into, count, offset); });
+    return 1;
+  }
+
+ private:
+  bool happens(double probability) { return std::uniform_real_distribution<>(0, 1)(rng_) < probability; }
+
+  ssize_t pread(int fd, void* into, size_t count, off_t offset) {
+    const bool broken = plan_.eio_always && static_cast<uint64_t>(offset) + count > plan_.eio_offset;
+    if (broken || (!failed_last_ && happens(plan_.eio))) {
+      failed_last_ = true;
+      errno = EIO;
+      return -1;
+    }
+    if (happens(plan_.interrupt)) {
+      errno = EINTR;
+      return -1;
+    }
+    failed_last_ = false;
+    if (count > 1 && happens(plan_.short_read)) count = 1 + rng_() % (count - 1);
+    return ::pread(fd, into, count, offset);
+  }
+
+  const FaultPlan plan_;
+  const uint32_t capacity_;
+  std::mt19937_64 rng_;
+  bool failed_last_ = false;  // a transient EIO never strikes twice in a row
+  std::vector<ReadRequest> pending_;
+};
+
+}  // namespace
+
+std::unique_ptr<ReadQueue> make_thread_read_queue(uint32_t threads, uint32_t capacity) {
+  CHECK(threads >= 1 && capacity >= 1);
+  return std::make_unique<ThreadReadQueue>(threads, capacity);
+}
+
+std::unique_ptr<ReadQueue> make_fake_read_queue(const FaultPlan& plan, uint32_t capacity) {
+  return std::make_unique<FakeReadQueue>(plan, capacity);
+}
+
+bool direct_reads_work(const std::string& path) {
+  auto direct = File::open(path, File::Mode::read_direct);
+  auto buffered = File::open(path, File::Mode::read);
+  auto memory = AlignedBuffer::allocate(2 * kDirectAlignment);
+  if (!direct.ok() || !buffered.ok() || !memory.ok()) return false;
+  const auto first = memory->span().first(kDirectAlignment);
+  const auto second = memory->span().subspan(kDirectAlignment, kDirectAlignment);
+  return direct->read_at(0, first).ok() && buffered->read_at(0, second).ok() &&
+         std::memcmp(first.data(), second.data(), kDirectAlignment) == 0;
+}
+
+Error read_error(const ReadCompletion& completion, const Extent& from) {
+  if (completion.errno_value != 0)
+    return errno_error(completion.errno_value,
+                       fmt::format("{}: reading {} bytes at byte {}", from.file->path(), from.bytes, from.offset_bytes));
+  return corrupt_error("{}: ends at byte {}, {} bytes short of what should stand there", from.file->path(),
+                       from.offset_bytes + completion.bytes_read, from.bytes - completion.bytes_read);
+}
+
+}  // namespace wader

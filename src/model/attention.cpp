@@ -1,0 +1,77 @@
+#include "model/attention.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "model/linear.h"
+
+namespace wader {
+namespace {
+
+// Rotates q and k by the rows' positions and stores k and v where the state keeps them.
+void rotate_and_store(const ModelContext& model, uint32_t layer, std::span<const Row> rows) {
+  const ArchitectureSpec& spec = model.spec;
+  const Workspace& s = model.work;
+  const uint32_t dim = spec.head_dim;
+  model.threads.parallel_for(static_cast<int64_t>(rows.size()), 1, [&](ThreadPool::Slice slice) {
+    for (auto t = static_cast<size_t>(slice.begin); t < static_cast<size_t>(slice.end); ++t) {
+      const float* cos = s.rope_cos + t * (dim / 2);
+      const float* sin = s.rope_sin + t * (dim / 2);
+      for (uint32_t h = 0; h < spec.query_heads; ++h)
+        model.kernels.rope(s.q + t * spec.query_width() + h * dim, cos, sin, dim);
+      const KvView kv = rows[t].state->layer(layer);
+      for (uint32_t h = 0; h < spec.kv_heads; ++h) {
+        float* k = s.k + t * spec.kv_width() + h * dim;
+        model.kernels.rope(k, cos, sin, dim);
+        const size_t place = (static_cast<size_t>(h) * kv.capacity + rows[t].position % kv.capacity) * dim;
+        std::memcpy(kv.k + place, k, dim * sizeof(float));
+        std::memcpy(kv.v + place, s.v + t * spec.kv_width() + h * dim, dim * sizeof(float));
+      }
+    }
+  });
+}
+
+void attend_head(const ModelContext& model, uint32_t layer, const Row& row, size_t t, uint32_t head, int worker) {
+  const ArchitectureSpec& spec = model.spec;
+  const LayerWeights& w = model.weights.layers[layer];
+  const Workspace& s = model.work;
+  const KvView kv = row.state->layer(layer);
+  const uint32_t kv_head = head / (spec.query_heads / spec.kv_heads);
+  const size_t plane = static_cast<size_t>(kv_head) * kv.capacity * spec.head_dim;
+  const bool slides = w.kind == LayerKind::sliding_attention;
+  const size_t at = t * spec.query_width() + static_cast<size_t>(head) * spec.head_dim;
+  model.kernels.attend({.out = s.attended + at,
+                        .q = s.q + at,
+                        .k = kv.k + plane,
+                        .v = kv.v + plane,
+                        .head_dim = spec.head_dim,
+                        .capacity = kv.capacity,
+                        // A sliding query sees itself and the window − 1 keys before it.
+                        .first = slides && row.position >= spec.sliding_window ? row.position - (spec.sliding_window - 1) : 0,
+                        .last = row.position,
+                        .scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim)),
+                        .sink = w.sinks ? w.sinks + head : nullptr,
+                        .scores = s.scores + static_cast<size_t>(worker) * s.score_width});
+}
+
+}  // namespace
+
+void attention(const ModelContext& model, uint32_t layer, std::span<const Row> rows) {
+  const LayerWeights& w = model.weights.layers[layer];
+  Workspace& s = model.work;
+  const auto tokens = static_cast<uint32_t>(rows.size());
+
+  linear(model, s.q, s.normed, tokens, w.q, w.q_bias);  // (rows, query_width)
+  linear(model, s.k, s.normed, tokens, w.k, w.k_bias);  // (rows, kv_width)
+  linear(model, s.v, s.normed, tokens, w.v, w.v_bias);  // (rows, kv_width)
+  rotate_and_store(model, layer, rows);
+
+  const uint32_t heads = model.spec.query_heads;
+  model.threads.parallel_for(static_cast<int64_t>(tokens) * heads, 1, [&](ThreadPool::Slice slice) {
+    for (auto i = static_cast<size_t>(slice.begin); i < static_cast<size_t>(slice.end); ++i)
+      attend_head(model, layer, rows[i / heads], i / heads, static_cast<uint32_t>(i % heads), slice.worker);
+  });
+  linear(model, s.projected, s.attended, tokens, w.o, w.o_bias);  // (rows, hidden)
+}
+
+}  // namespace wader

@@ -1,0 +1,13 @@
+// Grouped-query attention with rotary positions, optional biases, sinks and a sliding window.
+#pragma once
+
+#include <span>
+
+#include "model/forward.h"
+
+namespace wader {
+
+// work.normed (rows, hidden) → work.projected (rows, hidden); writes the rows' keys and values of `layer`.
+void attention(const ModelContext& model, uint32_t layer, std::span<const Row> rows);
+
+}  // namespace wader

@@ -1,0 +1,106 @@
+#include "model/forward.h"
+
+#include <cmath>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/attention.h"
+#include "model/linear.h"
+#include "model/moe.h"
+
+namespace wader {
+namespace {
+
+// x (rows, hidden) → out (rows, hidden).
+void norm_rows(const ModelContext& model, float* out, const float* x, const float* weight, uint32_t rows) {
+  const uint32_t hidden = model.spec.hidden;
+  model.threads.parallel_for(rows, 1, [&](ThreadPool::Slice slice) {
+    for (int64_t t = slice.begin; t < slice.end; ++t)
+      model.kernels.rms_norm(out + t * hidden, x + t * hidden, weight, hidden, static_cast<float>(model.spec.norm_eps));
+  });
+}
+
+void embed(const ModelContext& model, std::span<const Row> rows) {
+  for (size_t t = 0; t < rows.size(); ++t) {
+    CHECK(rows[t].token >= 0 && static_cast<uint32_t>(rows[t].token) < model.spec.vocab_rows);
+    dequantise_row(model.weights.embed, static_cast<uint32_t>(rows[t].token), model.work.x + t * model.spec.hidden);
+  }
+}
+
+void add_rows(const ModelContext& model, float* x, const float* y, uint32_t rows) {
+  for (uint32_t t = 0; t < rows; ++t)
+    model.kernels.add_scaled(x + static_cast<size_t>(t) * model.spec.hidden,
+                             y + static_cast<size_t>(t) * model.spec.hidden, 1.0f, model.spec.hidden);
+}
+
+// Calls fn(state, rows of it) for each sequence of the batch.
+template <typename Fn>
+void for_each_sequence(std::span<const Row> rows, Fn&& fn) {
+  for (size_t begin = 0, end; begin < rows.size(); begin = end) {
+    for (end = begin + 1; end < rows.size() && rows[end].state == rows[begin].state; ++end)
+      CHECK(rows[end].position == rows[end - 1].position + 1);
+    CHECK(rows[begin].position == rows[begin].state->length());
+    fn(*rows[begin].state, static_cast<uint32_t>(end - begin));
+  }
+}
+
+Status check_logits(const Workspace& s, uint32_t vocab_rows, uint32_t position) {
+  for (uint32_t i = 0; i < vocab_rows; ++i)
+    if (!std::isfinite(s.logits[i]))
+      return corrupt_error("the logit of token {} at position {} is not a finite number; run `wader verify`", i, position);
+  return {};
+}
+
+Status emit_logits(const ModelContext& model, std::span<const Row> rows, const LogitsFn& on_logits) {
+  Workspace& s = model.work;
+  for (size_t t = 0; t < rows.size(); ++t) {
+    if (!rows[t].wants_logits) continue;
+    linear(model, s.logits, s.normed + t * model.spec.hidden, 1, model.weights.head, nullptr);  // (vocab_rows)
+    RETURN_IF_ERROR(check_logits(s, model.spec.vocab_rows, rows[t].position));
+    on_logits(t, {s.logits, model.spec.vocab_rows});
+  }
+  return {};
+}
+
+}  // namespace
+
+Status forward(const ModelContext& model, std::span<const Row> rows, const LogitsFn& on_logits,
+               const ForwardObserver* observer) {
+  Workspace& s = model.work;
+  const auto count = static_cast<uint32_t>(rows.size());
+  CHECK(count >= 1 && count <= s.rows);
+  const size_t hidden_values = static_cast<size_t>(count) * model.spec.hidden;
+  const auto observe_hidden = [&](uint32_t stage, const float* x) {
+    if (observer && observer->on_hidden) observer->on_hidden(stage, {x, hidden_values});
+  };
+  for_each_sequence(rows, [](SequenceState& state, uint32_t n) { state.reserve(n); });
+
+  embed(model, rows);
+  for (size_t t = 0; t < rows.size(); ++t)
+    model.rope.at(rows[t].position, s.rope_cos + t * model.spec.head_dim / 2, s.rope_sin + t * model.spec.head_dim / 2);
+  observe_hidden(0, s.x);
+
+  for (uint32_t layer = 0; layer < model.spec.layer_count(); ++layer) {
+    const LayerWeights& w = model.weights.layers[layer];
+    norm_rows(model, s.normed, s.x, w.attn_norm, count);
+    attention(model, layer, rows);
+    add_rows(model, s.x, s.projected, count);
+
+    norm_rows(model, s.normed, s.x, w.ffn_norm, count);
+    route(model, layer, count);
+    if (observer && observer->on_router) {
+      const size_t assignments = static_cast<size_t>(count) * model.spec.experts_per_token;
+      observer->on_router(layer, {s.router_ids, assignments}, {s.router_weights, assignments});
+    }
+    RETURN_IF_ERROR(moe(model, layer, count));
+    observe_hidden(layer + 1, s.x);
+  }
+
+  norm_rows(model, s.normed, s.x, model.weights.final_norm, count);
+  observe_hidden(model.spec.layer_count() + 1, s.normed);
+  RETURN_IF_ERROR(emit_logits(model, rows, on_logits));
+  for_each_sequence(rows, [](SequenceState& state, uint32_t n) { state.advance(n); });
+  return {};
+}
+
+}  // namespace wader

@@ -1,0 +1,167 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/units.h"
+#include "model/memory_plan.h"
+#include "model/rope.h"
+#include "model/state.h"
+
+namespace wader {
+namespace {
+
+const Rope kGptOssRope = {150000, Yarn{32, 4096, 32, 1, false, 0.1 * std::log(32.0) + 1}};
+
+ArchitectureSpec small_spec() {
+  ArchitectureSpec spec{};
+  spec.family = "gpt_oss";
+  spec.vocab_rows = 1024;
+  spec.hidden = 192;
+  spec.query_heads = 6;
+  spec.kv_heads = 2;
+  spec.head_dim = 64;
+  spec.experts = 16;
+  spec.experts_per_token = 4;
+  spec.expert_inner = 96;
+  spec.sliding_window = 128;
+  spec.max_context = 131072;
+  spec.norm_eps = 1e-5;
+  spec.rope = kGptOssRope;
+  spec.layers = {LayerKind::sliding_attention, LayerKind::full_attention, LayerKind::sliding_attention,
+                 LayerKind::full_attention};
+  spec.swiglu_limit = 7;
+  return spec;
+}
+
+// Case C-01: the range is not rounded, and the factor is 0.1 ln 32 + 1.
+TEST(Rope, YarnOfGptOss) {
+  const YarnRange range = yarn_range(kGptOssRope, 64);
+  EXPECT_NEAR(range.low, 8.092779115512402, 1e-12);
+  EXPECT_NEAR(range.high, 17.39802450158856, 1e-12);
+  const RopeTable table(kGptOssRope, 64);
+  EXPECT_NEAR(table.attention_factor(), 1.3465735902799727, 1e-6);
+  const auto& f = table.inverse_frequencies();
+  EXPECT_FLOAT_EQ(f[0], 1.0f);
+  EXPECT_NEAR(f[8] / std::pow(150000.0, -16.0 / 64), 1.0, 1e-6);         // below low: unchanged
+  EXPECT_NEAR(f[18] * 32 / std::pow(150000.0, -36.0 / 64), 1.0, 1e-6);   // above high: / 32
+  const double ramp = (12 - range.low) / (range.high - range.low);
+  EXPECT_NEAR(f[12] / (std::pow(150000.0, -24.0 / 64) * ((1 - ramp) + ramp / 32)), 1.0, 1e-6);
+}
+
+TEST(Rope, TruncateRoundsOutwards) {
+  Rope rope = kGptOssRope;
+  rope.yarn->truncate = true;
+  EXPECT_EQ(yarn_range(rope, 64).low, 8);
+  EXPECT_EQ(yarn_range(rope, 64).high, 18);
+}
+
+TEST(Rope, PositionZeroIsTheFactorAlone) {
+  const RopeTable table(kGptOssRope, 64);
+  std::vector<float> cos(32), sin(32);
+  table.at(0, cos.data(), sin.data());
+  for (int i = 0; i < 32; ++i) {
+    EXPECT_EQ(cos[i], table.attention_factor());
+    EXPECT_EQ(sin[i], 0.0f);
+  }
+}
+
+TEST(SequenceState, RingHoldsWindowChunkAndSlack) {
+  const ArchitectureSpec spec = small_spec();
+  EXPECT_EQ(kv_capacity(spec, LayerKind::full_attention, 8192, 64), 8192u);
+  EXPECT_EQ(kv_capacity(spec, LayerKind::sliding_attention, 8192, 64), 128 + 64 + kRewindSlack);
+  EXPECT_EQ(kv_capacity(spec, LayerKind::sliding_attention, 100, 64), 100u);
+}
+
+TEST(SequenceState, RewindIsLegalExactlyWhileTheWindowIsThere) {
+  const ArchitectureSpec spec = small_spec();
+  const uint32_t capacity = kv_capacity(spec, LayerKind::sliding_attention, 8192, 64);
+  auto state = std::move(SequenceState::create(spec, 8192, 64)).value();
+  for (uint32_t n = 0; n < 5000; n += 50) {
+    state.reserve(50);
+    state.advance(50);
+  }
+  // A query at p sees p − 127 … p; the ring holds the last `capacity` positions.
+  const uint32_t oldest_legal = 5000 - capacity + 127;
+  EXPECT_FALSE(state.rewind(oldest_legal - 1));
+  EXPECT_EQ(state.length(), 5000u);
+  EXPECT_TRUE(state.rewind(oldest_legal));
+  // What was written before the rewind still counts: the ring is no fuller than it was.
+  EXPECT_FALSE(state.rewind(oldest_legal - 1));
+  EXPECT_TRUE(state.rewind(0));
+  state.reserve(10);
+  state.advance(10);
+  EXPECT_TRUE(state.rewind(3));
+}
+
+TEST(SequenceState, AFailedPassStillCostsTheRing) {
+  const ArchitectureSpec spec = small_spec();
+  const uint32_t capacity = kv_capacity(spec, LayerKind::sliding_attention, 8192, 64);
+  auto state = std::move(SequenceState::create(spec, 8192, 64)).value();
+  for (uint32_t n = 0; n < capacity; n += 16) {
+    state.reserve(16);
+    state.advance(16);
+  }
+  const uint32_t length = state.length();
+  state.reserve(64);  // … and the pass fails: no advance
+  EXPECT_EQ(state.length(), length);
+  EXPECT_TRUE(state.rewind(length - 100));
+  EXPECT_FALSE(state.rewind(length + 64 - capacity + 126));
+}
+
+PlanRequest request(uint64_t budget, uint32_t context = 2048, uint32_t chunk = 32) {
+  return {.trunk_bytes = 4 * kMiB, .expert_stride_bytes = 32768, .budget_bytes = budget, .context = context, .chunk = chunk,
+          .slots = 0, .threads = 2};
+}
+constexpr MachineMemory kMachine = {.available_bytes = 8 * kGiB, .process_bytes = 9 * kMiB};
+
+TEST(MemoryPlan, EverythingFitsTheBudgetAndSlotsAreWholeWorkingSets) {
+  uint32_t last = 0;
+  for (uint64_t budget = 32 * kMiB; budget < 48 * kMiB; budget += 100000) {
+    const auto plan = plan_memory(small_spec(), request(budget), kMachine);
+    if (!plan.ok()) {
+      EXPECT_EQ(last, 0u);  // once a budget fits, every larger one does
+      continue;
+    }
+    EXPECT_LE(plan->total_bytes(), budget);
+    EXPECT_TRUE(plan->slots % 4 == 0 && plan->slots >= 4 && plan->slots <= 64);
+    EXPECT_GE(plan->slots, last);
+    last = plan->slots;
+  }
+  EXPECT_EQ(last, 64u);
+}
+
+TEST(MemoryPlan, AShortfallIsNamedInBytesAndWhatWouldFitDoes) {
+  const auto plan = plan_memory(small_spec(), request(16 * kMiB), kMachine);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().code, ErrorCode::over_budget);
+  const std::string& message = plan.error().message;
+  const auto at = message.find("try --memory ");
+  ASSERT_NE(at, std::string::npos) << message;
+  const std::string size = message.substr(at + 13, message.find(' ', at + 13) - at - 13);
+  EXPECT_TRUE(plan_memory(small_spec(), request(parse_bytes(size).value()), kMachine).ok()) << size;
+}
+
+TEST(MemoryPlan, AutoShrinksContextBeforeItGivesUp) {
+  const auto roomy = plan_memory(small_spec(), request(kGiB, 0, 0), kMachine);
+  ASSERT_TRUE(roomy.ok());
+  EXPECT_EQ(roomy->context, 8192u);
+  EXPECT_EQ(roomy->chunk, 128u);
+  EXPECT_EQ(roomy->slots, 64u);
+  const auto tight = plan_memory(small_spec(), request(34 * kMiB, 0, 0), kMachine);
+  ASSERT_TRUE(tight.ok()) << tight.error().message;
+  EXPECT_LT(tight->context, 8192u);
+}
+
+TEST(MemoryPlan, RefusesWhatCannotWork) {
+  EXPECT_FALSE(plan_memory(small_spec(), request(kGiB, 131073), kMachine).ok());
+  PlanRequest few = request(kGiB);
+  few.slots = 3;
+  const auto plan = plan_memory(small_spec(), few, kMachine);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_NE(plan.error().message.find("working set"), std::string::npos);
+  few.slots = 1000000;
+  EXPECT_EQ(plan_memory(small_spec(), few, kMachine)->slots, 64u);
+}
+
+}  // namespace
+}  // namespace wader

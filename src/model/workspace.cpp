@@ -1,0 +1,71 @@
+#include "model/workspace.h"
+
+#include <algorithm>
+
+#include "base/units.h"
+
+namespace wader {
+namespace {
+
+constexpr uint64_t kAlign = 64;  // one cache line, one AVX-512 vector
+
+// Places one buffer after the other; with base null it only counts.
+struct Placer {
+  std::byte* base;
+  uint64_t used = 0;
+  template <typename T>
+  void operator()(T*& field, uint64_t count) {
+    if (base != nullptr) field = reinterpret_cast<T*>(base + used);
+    used = align_up(used + count * sizeof(T), kAlign);
+  }
+};
+
+uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, uint64_t context, uint64_t threads,
+                   std::byte* base) {
+  Placer place{base};
+  const uint64_t hidden = spec.hidden, inner = spec.expert_inner, k = spec.experts_per_token;
+  w.rows = static_cast<uint32_t>(rows);
+  w.row_width = static_cast<uint32_t>(align_up(std::max<uint64_t>({hidden, inner, spec.query_width()}), 16));
+  w.score_width = static_cast<uint32_t>(align_up(context, 16));
+  place(w.x, rows * hidden);
+  place(w.normed, rows * hidden);
+  place(w.q, rows * spec.query_width());
+  place(w.k, rows * spec.kv_width());
+  place(w.v, rows * spec.kv_width());
+  place(w.attended, rows * spec.query_width());
+  place(w.projected, rows * hidden);
+  place(w.rope_cos, rows * spec.head_dim / 2);
+  place(w.rope_sin, rows * spec.head_dim / 2);
+  place(w.router_logits, rows * spec.experts);
+  place(w.router_weights, rows * k);
+  place(w.router_ids, rows * k);
+  place(w.expert_x, rows * hidden);
+  place(w.expert_gate_up, rows * 2 * inner);
+  place(w.expert_act, rows * inner);
+  place(w.expert_y, rows * hidden);
+  place(w.expert_bias, 2 * inner + hidden);
+  place(w.expert_out, rows * k * hidden);
+  place(w.logits, spec.vocab_rows);
+  place(w.distinct, spec.experts);
+  place(w.group_start, spec.experts + 1);
+  place(w.group, rows * k);
+  place(w.row_scratch, threads * w.row_width);
+  place(w.scores, threads * w.score_width);
+  return place.used;
+}
+
+}  // namespace
+
+uint64_t Workspace::bytes(const ArchitectureSpec& spec, uint32_t rows, uint32_t context, uint32_t threads) {
+  Workspace counted;
+  return place_all(counted, spec, rows, context, threads, nullptr);
+}
+
+Result<Workspace> Workspace::create(const ArchitectureSpec& spec, uint32_t rows, uint32_t context, uint32_t threads) {
+  Workspace workspace;
+  ASSIGN_OR_RETURN(workspace.memory_, AlignedBuffer::allocate(bytes(spec, rows, context, threads)));
+  place_all(workspace, spec, rows, context, threads, workspace.memory_.data());
+  return workspace;
+}
+
+}  // namespace wader
