@@ -152,6 +152,7 @@ Result<Generation> Timeline::generate(std::span<const TokenId> prompt, const Gen
   sampler.observe_prompt(prompt);
 
   Generation out;
+  out.ids.reserve(options.max_tokens ? std::min(options.max_tokens, state_.context()) : state_.context());
   out.reused_tokens = keep_prefix(prompt, static_cast<uint32_t>(prompt.size()) - 1);
   Result<int32_t> sampled = 0;
   ASSIGN_OR_RETURN(const bool complete, prefill(prompt, options, [&](std::span<const float> logits) { sampled = sampler.sample(logits); }));

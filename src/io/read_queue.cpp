@@ -149,7 +149,9 @@ class FakeReadQueue final : public ReadQueue {
       return -1;
     }
     failed_last_ = false;
-    if (count > 1 && happens(plan_.short_read)) count = 1 + rng_() % (count - 1);
+    // Unbuffered reads end on whole blocks.
+    const size_t step = fcntl(fd, F_GETFL) & O_DIRECT ? kDirectAlignment : 1;
+    if (count > step && happens(plan_.short_read)) count = step * (1 + rng_() % (count / step));
     return ::pread(fd, into, count, offset);
   }
 

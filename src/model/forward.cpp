@@ -44,20 +44,27 @@ void for_each_sequence(std::span<const Row> rows, Fn&& fn) {
   }
 }
 
-Status check_logits(const Workspace& s, uint32_t vocab_rows, uint32_t position) {
-  for (uint32_t i = 0; i < vocab_rows; ++i)
-    if (!std::isfinite(s.logits[i]))
+Status check_logits(std::span<const float> logits, uint32_t position) {
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (!std::isfinite(logits[i]))
       return corrupt_error("the logit of token {} at position {} is not a finite number; run `wader verify`", i, position);
   return {};
 }
 
 Status emit_logits(const ModelContext& model, std::span<const Row> rows, const LogitsFn& on_logits) {
   Workspace& s = model.work;
-  for (size_t t = 0; t < rows.size(); ++t) {
-    if (!rows[t].wants_logits) continue;
-    linear(model, s.logits, s.normed + t * model.spec.hidden, 1, model.weights.head, nullptr);  // (vocab_rows)
-    RETURN_IF_ERROR(check_logits(s, model.spec.vocab_rows, rows[t].position));
-    on_logits(t, {s.logits, model.spec.vocab_rows});
+  const uint32_t vocab = model.spec.vocab_rows;
+  for (size_t begin = 0, end; begin < rows.size(); begin = end) {
+    end = begin + 1;
+    if (!rows[begin].wants_logits) continue;
+    while (end < rows.size() && end - begin < kLogitsBlock && rows[end].wants_logits) ++end;
+    linear(model, s.logits, s.normed + begin * model.spec.hidden, static_cast<uint32_t>(end - begin), model.weights.head,
+           nullptr);  // (end − begin, vocab_rows)
+    for (size_t t = begin; t < end; ++t) {
+      const std::span<const float> logits(s.logits + (t - begin) * vocab, vocab);
+      RETURN_IF_ERROR(check_logits(logits, rows[t].position));
+      on_logits(t, logits);
+    }
   }
   return {};
 }

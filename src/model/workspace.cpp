@@ -45,7 +45,7 @@ uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, ui
   place(w.expert_y, rows * hidden);
   place(w.expert_bias, 2 * inner + hidden);
   place(w.expert_out, rows * k * hidden);
-  place(w.logits, spec.vocab_rows);
+  place(w.logits, kLogitsBlock * uint64_t{spec.vocab_rows});
   place(w.distinct, spec.experts);
   place(w.group_start, spec.experts + 1);
   place(w.group, rows * k);

@@ -10,6 +10,9 @@
 
 namespace wader {
 
+// Rows whose logits are computed together: the head is read once for all of them.
+constexpr uint32_t kLogitsBlock = 4;
+
 struct Workspace {
   // rows: the largest pass; context: the longest sequence; threads: compute threads.
   static Result<Workspace> create(const ArchitectureSpec& spec, uint32_t rows, uint32_t context, uint32_t threads);
@@ -34,7 +37,7 @@ struct Workspace {
   float* expert_y = nullptr;       // (rows, hidden)
   float* expert_bias = nullptr;    // (2 · expert_inner + hidden), one expert's biases widened
   float* expert_out = nullptr;     // (rows, k, hidden), in router order
-  float* logits = nullptr;         // (vocab_rows), one row's
+  float* logits = nullptr;         // (kLogitsBlock, vocab_rows)
   uint32_t* distinct = nullptr;    // (experts), ids of a pass in disk order
   uint32_t* group_start = nullptr; // (experts + 1), by expert: where its assignments begin
   uint32_t* group = nullptr;       // (rows · k), assignments row · k + place, grouped by expert

@@ -1,0 +1,13 @@
+# Whole-program tests of the engine on the models in the source tree.
+add_library(wader_test_models STATIC ${CMAKE_CURRENT_SOURCE_DIR}/test_models.cpp)
+target_link_libraries(wader_test_models PUBLIC wader_engine wader_install GTest::gtest)
+target_compile_definitions(wader_test_models PRIVATE WADER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+
+wader_test(same_bits SOURCES same_bits_test.cpp LIBS wader_test_models LABELS short threaded)
+wader_test(damage SOURCES damage_test.cpp LIBS wader_test_models LABELS short threaded)
+# Sanitizers bring their own operator new.
+if(NOT WADER_SANITIZE)
+  wader_test(no_allocation SOURCES no_allocation_test.cpp LIBS wader_test_models LABELS short)
+endif()
+wader_test(reference SOURCES reference_test.cpp LIBS wader_test_models wader_cli LABELS short)
+wader_test(demo_quality SOURCES demo_quality_test.cpp LIBS wader_test_models TIMEOUT 600)

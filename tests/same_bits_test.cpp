@@ -1,0 +1,167 @@
+// Design rule 1: placement never changes output. Slots, chunk, threads, cold or warm cache, reads that land in any
+// order, rewinds: the same bits.
+
+#include <gtest/gtest.h>
+
+#include "base/hash.h"
+#include "test_models.h"
+
+namespace wader {
+namespace {
+
+using testing::open_engine;
+using testing::open_session;
+using testing::random_tokens;
+using testing::tiny_container;
+
+constexpr uint32_t kWorkingSet = 4, kAllSlots = 4 * 16;
+
+// Digest of the logits of some prefill positions, and the ids and logits of a greedy answer after them.
+struct Output {
+  uint64_t logits;
+  std::vector<TokenId> ids;
+  bool operator==(const Output&) const = default;
+};
+
+Output output_of(Session& session, const std::vector<TokenId>& prompt, uint32_t answer_tokens) {
+  Output out;
+  Xxh3Stream digest;
+  // Positions around the sliding window's edge (128) and the last ones.
+  const auto status = session.evaluate(prompt, 0, [&](uint32_t position, std::span<const float> logits) {
+    if (position < 2 || (position >= 125 && position < 132) || position + 4 >= prompt.size())
+      digest.update(std::as_bytes(logits));
+  }, nullptr);
+  EXPECT_TRUE(status.ok()) << status.error().message;
+  GenerateOptions options;
+  options.sampling.temperature = 0;
+  options.max_tokens = answer_tokens;
+  const auto answer = session.generate(prompt, options);
+  EXPECT_TRUE(answer.ok()) << answer.error().message;
+  if (answer.ok()) out.ids = answer->ids;
+  // The state behind the answer, through the logits of its last token.
+  std::vector<TokenId> all = prompt;
+  all.insert(all.end(), out.ids.begin(), out.ids.end());
+  const auto last = session.evaluate(all, static_cast<uint32_t>(all.size()) - 1,
+                                     [&](uint32_t, std::span<const float> logits) { digest.update(std::as_bytes(logits)); }, nullptr);
+  EXPECT_TRUE(last.ok());
+  out.logits = digest.digest();
+  return out;
+}
+
+EngineOptions options_with(uint32_t slots, uint32_t chunk, uint32_t threads) {
+  EngineOptions options;
+  options.memory_bytes = 512u << 20;
+  options.kernels = "ref";
+  options.context = 1024;
+  options.slots = slots;
+  options.chunk = chunk;
+  options.threads = threads;
+  return options;
+}
+
+const std::vector<TokenId>& prompt() {
+  static const auto tokens = random_tokens(300, 1024, 42);
+  return tokens;
+}
+
+const Output& reference_output() {
+  static const Output output = [] {
+    const auto engine = open_engine(tiny_container(), options_with(kAllSlots, 1, 1));
+    return output_of(*open_session(*engine), prompt(), 12);
+  }();
+  return output;
+}
+
+TEST(SameBits, SlotsChunkAndThreads) {
+  for (const uint32_t slots : {kWorkingSet, kAllSlots / 2, kAllSlots})
+    for (const uint32_t chunk : {1u, 7u, 32u, 128u, 1024u})
+      for (const uint32_t threads : {1u, 2u, 4u}) {
+        const auto engine = open_engine(tiny_container(), options_with(slots, chunk, threads));
+        ASSERT_NE(engine, nullptr);
+        EXPECT_EQ(engine->plan().slots, slots);
+        const auto session = open_session(*engine);
+        EXPECT_EQ(output_of(*session, prompt(), 12), reference_output()) << slots << " slots, chunk " << chunk << ", threads " << threads;
+      }
+}
+
+TEST(SameBits, ColdAndWarmCacheAndEveryIo) {
+  for (const char* policy : {"lfu", "lru"})
+    for (const char* direct : {"auto", "off"}) {
+      EngineOptions options = options_with(kAllSlots / 2, 32, 2);
+      options.cache_policy = policy;
+      options.direct = direct;
+      const auto engine = open_engine(tiny_container(), options);
+      const auto session = open_session(*engine);
+      for (int run = 0; run < 3; ++run) {
+        session->reset();
+        EXPECT_EQ(output_of(*session, prompt(), 12), reference_output()) << policy << direct << run;
+      }
+      EXPECT_GT(engine->stats().expert_hits, 0u);
+    }
+}
+
+TEST(SameBits, ReadsInAnyOrderWithFaultsThatHeal) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    EngineOptions options = options_with(seed % 2 ? kWorkingSet : kAllSlots / 2, 64, 2);
+    options.make_read_queue = [seed] {
+      return make_fake_read_queue({.seed = seed, .short_read = 0.2, .interrupt = 0.1, .eio = 0.05}, 64);
+    };
+    const auto engine = open_engine(tiny_container(), options);
+    EXPECT_EQ(output_of(*open_session(*engine), prompt(), 12), reference_output()) << seed;
+  }
+}
+
+TEST(SameBits, BeforeAndAfterARewind) {
+  for (const uint32_t chunk : {7u, 128u}) {
+    const auto engine = open_engine(tiny_container(), options_with(kAllSlots / 2, chunk, 2));
+    const auto session = open_session(*engine);
+    // Another continuation first: the prompt's tail and the answer are then computed on a rewound state, several times
+    // and from several places.
+    for (const uint32_t kept : {299u, 280u, 150u, 127u, 1u, 0u}) {
+      std::vector<TokenId> other(prompt().begin(), prompt().begin() + kept);
+      const auto tail = random_tokens(200, 1024, kept);
+      other.insert(other.end(), tail.begin(), tail.end());
+      ASSERT_TRUE(session->evaluate(other, 0xffffffff, [](uint32_t, std::span<const float>) {}, nullptr).ok());
+      EXPECT_EQ(output_of(*session, prompt(), 12), reference_output()) << kept;
+    }
+  }
+}
+
+// A rewind so far back that the sliding rings have forgotten: all is computed again, the bits are the same.
+TEST(SameBits, ARewindBeyondTheRing) {
+  EngineOptions options = options_with(kAllSlots, 64, 2);
+  options.context = 4096;
+  const auto engine = open_engine(tiny_container(), options);
+  const auto session = open_session(*engine);
+  std::vector<TokenId> longer = prompt();
+  const auto tail = random_tokens(1500, 1024, 9);
+  longer.insert(longer.end(), tail.begin(), tail.end());
+  ASSERT_TRUE(session->evaluate(longer, 0xffffffff, [](uint32_t, std::span<const float>) {}, nullptr).ok());
+  EXPECT_EQ(output_of(*session, prompt(), 12), reference_output());
+}
+
+TEST(SameBits, ReusedPrefixIsCountedAndExact) {
+  const auto engine = open_engine(tiny_container(), options_with(kAllSlots, 32, 2));
+  const auto session = open_session(*engine);
+  GenerateOptions options;
+  options.sampling.temperature = 0;
+  options.max_tokens = 12;
+  const auto first = session->generate(prompt(), options);
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first->reused_tokens, 0u);
+  const auto again = session->generate(prompt(), options);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->reused_tokens, prompt().size() - 1);
+  EXPECT_EQ(again->ids, first->ids);
+  std::vector<TokenId> next = prompt();
+  next.insert(next.end(), first->ids.begin(), first->ids.end());
+  next.push_back(5);
+  const auto turn = session->generate(next, options);
+  ASSERT_TRUE(turn.ok());
+  EXPECT_EQ(turn->reused_tokens, prompt().size() + 11);
+  const auto fresh_engine = open_engine(tiny_container(), options_with(kAllSlots, 32, 2));
+  EXPECT_EQ(open_session(*fresh_engine)->generate(next, options)->ids, turn->ids);
+}
+
+}  // namespace
+}  // namespace wader

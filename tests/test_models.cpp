@@ -1,0 +1,80 @@
+#include "test_models.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <map>
+#include <random>
+
+#include "install/install.h"
+
+namespace wader::testing {
+namespace {
+
+struct Scratch {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("wader_test_" + std::to_string(::getpid()));
+  Scratch() { std::filesystem::create_directories(path); }
+  ~Scratch() { std::filesystem::remove_all(path); }
+};
+
+const std::filesystem::path& installed(const std::string& source, DType trunk) {
+  static std::map<std::string, std::filesystem::path> done;
+  const std::string name = std::filesystem::path(source).filename().string() + "-" + std::string(dtype_name(trunk));
+  const auto found = done.find(name);
+  if (found != done.end()) return found->second;
+  InstallOptions options;
+  options.source = std::filesystem::path(WADER_SOURCE_DIR) / source;
+  options.destination = scratch_directory() / (name + ".wader");
+  options.trunk = trunk;
+  const auto report = install(options, {});
+  if (!report.ok()) {
+    ADD_FAILURE() << report.error().message;
+    std::abort();  // nothing below could mean anything
+  }
+  return done[name] = options.destination;
+}
+
+}  // namespace
+
+const std::filesystem::path& scratch_directory() {
+  static const Scratch scratch;
+  return scratch.path;
+}
+
+const std::filesystem::path& tiny_container(DType trunk) { return installed("tests/data/tiny-gpt-oss", trunk); }
+const std::filesystem::path& demo_container(DType trunk) { return installed("models/demo", trunk); }
+
+std::filesystem::path copy_of(const std::filesystem::path& container, const std::string& name) {
+  const std::filesystem::path copy = scratch_directory() / (name + ".wader");
+  std::filesystem::remove_all(copy);
+  std::filesystem::copy(container, copy, std::filesystem::copy_options::recursive);
+  return copy;
+}
+
+std::unique_ptr<Engine> open_engine(const std::filesystem::path& container, const EngineOptions& options) {
+  auto engine = Engine::open(container, options);
+  if (!engine.ok()) {
+    ADD_FAILURE() << engine.error().message;
+    return nullptr;
+  }
+  return std::move(engine).value();
+}
+
+std::unique_ptr<Session> open_session(Engine& engine) {
+  auto session = engine.new_session();
+  if (!session.ok()) {
+    ADD_FAILURE() << session.error().message;
+    return nullptr;
+  }
+  return std::move(session).value();
+}
+
+std::vector<TokenId> random_tokens(uint32_t count, uint32_t vocab, uint32_t seed) {
+  std::mt19937 rng(seed);
+  std::vector<TokenId> tokens(count);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(rng() % vocab);
+  return tokens;
+}
+
+}  // namespace wader::testing
