@@ -74,7 +74,7 @@ class Budget : public ::testing::Test {
 
   static Outcome generate(const std::string& memory, const std::vector<std::string>& more = {}) {
     std::string prompt = "8183";
-    for (int i = 1; i < 300; ++i) prompt += "," + std::to_string(i * 17 % 8000);
+    for (int i = 1; i < 960; ++i) prompt.append(",").append(std::to_string(i * 17 % 8000));
     std::vector<std::string> args = {"generate", model(), "--tokens", prompt, "--count", "60", "--greedy",
                                      "--context", "1024", "--memory", memory};
     args.insert(args.end(), more.begin(), more.end());

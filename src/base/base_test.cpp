@@ -63,6 +63,11 @@ TEST(JsonDoor, RefusesWhatParsersDisagreeOn) {
   EXPECT_TRUE(parse_json(R"([{"a": 1}, {"a": 2}])", "t").ok());
   EXPECT_FALSE(parse_json(std::string(200, '[') + std::string(200, ']'), "t").ok());
   EXPECT_FALSE(parse_json(std::string(100000, '['), "t").ok());
+  std::string many = "{";
+  for (size_t i = 0; i <= kMaxJsonKeys; ++i) many += fmt::format("\"{}\": 0,", i);
+  EXPECT_TRUE(parse_json(many.substr(0, many.rfind(",\"")) + "}", "t").ok());
+  many.back() = '}';
+  EXPECT_FALSE(parse_json(many, "t").ok());
   for (const char* bad : {"", "{", "NaN", "[1,]", "{} x", "\"\xff\"", "'a'", "1e999"})
     EXPECT_FALSE(parse_json(bad, "t").ok()) << bad;
 }

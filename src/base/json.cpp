@@ -34,6 +34,11 @@ class CheckedBuilder : public nlohmann::detail::json_sax_dom_parser<Json> {
       problem = fmt::format("key '{}' occurs twice in one object", name);
       return false;
     }
+    // An ordered object finds a key by looking at all: 40,000 keys took 2 s, 16,384 take 0.3.
+    if (keys_.back().size() > kMaxJsonKeys) {
+      problem = fmt::format("an object has more than {} keys", kMaxJsonKeys);
+      return false;
+    }
     return Base::key(name);
   }
   bool parse_error(std::size_t position, const std::string& token,

@@ -15,9 +15,10 @@ namespace wader {
 using Json = nlohmann::ordered_json;
 
 constexpr int kMaxJsonDepth = 128;
+constexpr size_t kMaxJsonKeys = 16384;  // of one object; larger tables have parsers of their own
 
-// `what` names the text in errors ("config.json"). Refuses invalid UTF-8, NaN/Infinity, trailing text,
-// nesting over max_depth and an object that names one key twice (parsers disagree on which one counts).
+// `what` names the text in errors ("config.json"). Refuses invalid UTF-8, NaN/Infinity, trailing text, nesting
+// over max_depth, over kMaxJsonKeys keys, and an object that names one key twice (parsers differ on which counts).
 Result<Json> parse_json(std::string_view text, std::string_view what, int max_depth = kMaxJsonDepth);
 
 // Value of `key` in `object`, which must be an object. Errors say "key 'x' is missing" or "… must be …".

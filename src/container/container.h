@@ -40,15 +40,16 @@ struct Manifest {
   ArchitectureSpec spec;
   std::vector<TrunkTensor> trunk;
   ExpertLayout experts;
-  std::map<std::string, FileRecord> files;  // every file of the container but manifest.json, by relative name
-  Json report;                              // free-form facts of the install (sizes, SNR); never read back by the engine
+  std::map<std::string, FileRecord> files;  // every file but manifest.json, by relative name
+  Json report;  // free-form facts of the install (sizes, SNR); never read back by the engine
 
   uint64_t trunk_bytes() const;   // of trunk.bin
   uint64_t expert_bytes() const;  // of all expert files together
 };
 
-// Text of a manifest, with its own digest as last key, and back. The parser takes untrusted text: it refuses
-// wrong versions, digests, unknown keys, tensors that are missing, doubled, misshapen, overlapping or outside.
+// Text of a manifest, with its own digest as last key, and back. The parser takes untrusted text: it
+// refuses wrong versions, digests, unknown keys, tensors that are missing, doubled, misshapen, overlapping
+// or outside.
 std::string manifest_to_text(const Manifest& manifest);
 Result<Manifest> parse_manifest(std::string_view text);
 
@@ -81,7 +82,8 @@ struct VerifyReport {
   std::vector<std::string> problems;   // "experts/layer-003.bin: expert 17 does not match its checksum"
 };
 
-// Re-reads every byte of the container. An error only when it could not be read at all; damage is in the report.
+// Re-reads every byte of the container. An error only when it was stopped or could not be read at all; damage
+// is in the report.
 Result<VerifyReport> verify_container(const Container& container, const ProgressFn& progress);
 
 }  // namespace wader

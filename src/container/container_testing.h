@@ -1,0 +1,202 @@
+// For tests: a scratch directory, whole directories as text, and a small container made without a
+// checkpoint.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "container/manifest.h"
+#include "container/writer.h"
+
+namespace wader::testing {
+
+class ScratchDirectory {
+ public:
+  ScratchDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "wader-test-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(name.data()), nullptr);
+    path_ = name;
+  }
+  ~ScratchDirectory() { std::filesystem::remove_all(path_); }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline std::string read_bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file.is_open()) << path;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << bytes;
+  EXPECT_TRUE(file.flush().good()) << path;
+}
+
+// Every file under `directory`: relative name → bytes. Folders appear as "name/" with no bytes.
+inline std::map<std::string, std::string> read_tree(const std::filesystem::path& directory) {
+  std::map<std::string, std::string> tree;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    const std::string name = entry.path().lexically_relative(directory).string();
+    if (entry.is_directory())
+      tree.emplace(name + "/", "");
+    else
+      tree.emplace(name, read_bytes(entry.path()));
+  }
+  return tree;
+}
+
+// As EXPECT_EQ, but naming the files that differ rather than printing megabytes.
+inline void expect_same_tree(const std::map<std::string, std::string>& got,
+                             const std::map<std::string, std::string>& want) {
+  for (const auto& [name, bytes] : want) {
+    const auto found = got.find(name);
+    if (found == got.end())
+      ADD_FAILURE() << name << " is missing";
+    else
+      EXPECT_TRUE(found->second == bytes) << name << " differs";
+  }
+  for (const auto& [name, bytes] : got)
+    EXPECT_TRUE(want.contains(name)) << name << " should not be there";
+}
+
+// Inverts one bit of a file.
+inline void flip_bit(const std::filesystem::path& path, uint64_t byte, int bit = 3) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekg(static_cast<std::streamoff>(byte));
+  const int value = file.get();
+  ASSERT_GE(value, 0) << path << " has no byte " << byte;
+  file.seekp(static_cast<std::streamoff>(byte));
+  file.put(static_cast<char>(value ^ (1 << bit)));
+  ASSERT_TRUE(file.flush().good());
+}
+
+// 2 layers, 3 experts of 64 × 32, one affine8 embedding among bf16 and f32 tensors.
+inline ArchitectureSpec small_spec() {
+  ArchitectureSpec spec{};
+  spec.family = "gpt_oss";
+  spec.vocab_rows = 40;
+  spec.hidden = 64;
+  spec.query_heads = 4;
+  spec.kv_heads = 2;
+  spec.head_dim = 8;
+  spec.experts = 3;
+  spec.experts_per_token = 2;
+  spec.expert_inner = 32;
+  spec.sliding_window = 16;
+  spec.max_context = 512;
+  spec.norm_eps = 1e-5;
+  spec.rope = {150000, Yarn{32, 4096, 32, 1, false, 1.3465735902799727}};
+  spec.layers = {LayerKind::sliding_attention, LayerKind::full_attention};
+  spec.activation = Activation::swiglu_clamped;
+  spec.swiglu_limit = 7;
+  spec.router = RouterRule::topk_then_softmax;
+  spec.attention_bias = spec.attention_sinks = spec.router_bias = spec.expert_bias = true;
+  return spec;
+}
+
+// Matrices of whole groups affine8, the rest bf16, but for one f32 norm.
+inline ContainerPlan small_plan() {
+  ContainerPlan plan;
+  Manifest& manifest = plan.manifest;
+  manifest.source = "small";
+  manifest.revision = "local";
+  manifest.spec = small_spec();
+  std::vector<DType> dtypes;
+  for (const TrunkTensorSpec& tensor : trunk_tensors(manifest.spec)) {
+    if (tensor.name == "final_norm")
+      dtypes.push_back(DType::f32);
+    else
+      dtypes.push_back(trunk_dtype_allowed(tensor, DType::affine8) ? DType::affine8 : DType::bf16);
+  }
+  manifest.trunk = place_trunk(manifest.spec, dtypes);
+  manifest.experts = expert_layout(manifest.spec);
+  manifest.files = weight_files(manifest);
+  manifest.files.emplace("tokenizer.json", FileRecord{16, ""});
+  manifest.report = Json::object();
+  plan.origin = {{"seed", 1}};
+  return plan;
+}
+
+// Byte i of a small container's tensors and records: never zero for long, so that offsets show.
+inline std::vector<std::byte> pattern(uint64_t bytes, uint64_t seed) {
+  std::vector<std::byte> out(bytes);
+  for (uint64_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>((i + seed * 37) * 7 % 251);
+  return out;
+}
+
+// One tensor of the trunk in two batches of rows.
+inline Status append_tensor(ContainerWriter& writer, size_t index) {
+  const TrunkTensor& t = writer.manifest().trunk[index];
+  const auto bytes = pattern(t.bytes, index);
+  const std::span<const std::byte> all = bytes;
+  if (t.dtype != DType::affine8) {
+    RETURN_IF_ERROR(writer.append_trunk({all.first(2)}));
+    return writer.append_trunk({all.subspan(2)});
+  }
+  const uint64_t rows = t.shape[0], cols = t.shape[1], plane = rows * (cols / 64) * 2,
+                 first = rows / 3;
+  const auto batch = [&](uint64_t from, uint64_t to) {
+    const uint64_t scales = rows * cols + from * (cols / 64) * 2,
+                   bytes_of = (to - from) * (cols / 64) * 2;
+    return ContainerWriter::TrunkRows{all.subspan(from * cols, (to - from) * cols),
+                                      all.subspan(scales, bytes_of),
+                                      all.subspan(scales + plane, bytes_of)};
+  };
+  RETURN_IF_ERROR(writer.append_trunk(batch(0, first)));
+  return writer.append_trunk(batch(first, rows));
+}
+
+inline Status append_layer(ContainerWriter& writer, uint32_t layer) {
+  RETURN_IF_ERROR(writer.begin_layer(layer));
+  for (uint32_t e = 0; e < writer.manifest().spec.experts; ++e)
+    RETURN_IF_ERROR(writer.append_expert(
+        pattern(writer.manifest().experts.stride_bytes, 100 + 10 * layer + e)));
+  return writer.finish_layer();
+}
+
+// Everything of small_plan() that `writer` does not have yet. `scratch` holds the small file's
+// source.
+inline Result<uint64_t> write_rest(ContainerWriter& writer, const std::filesystem::path& scratch) {
+  write_bytes(scratch / "source.json", "{\"tokens\": [1]}\n");
+  ASSIGN_OR_RETURN(const File source, File::open(scratch / "source.json", File::Mode::read));
+  RETURN_IF_ERROR(writer.copy_small_file("tokenizer.json", source));
+  if (!writer.trunk_finished()) {
+    RETURN_IF_ERROR(writer.begin_trunk());
+    for (size_t i = 0; i < writer.manifest().trunk.size(); ++i)
+      RETURN_IF_ERROR(append_tensor(writer, i));
+    RETURN_IF_ERROR(writer.finish_trunk({{"snr", 1.5}}));
+  }
+  for (uint32_t layer = 0; layer < writer.manifest().spec.layer_count(); ++layer)
+    if (!writer.layer_finished(layer)) RETURN_IF_ERROR(append_layer(writer, layer));
+  return writer.finish({{"trunk", writer.trunk_report()}});
+}
+
+// scratch/small.wader, finished.
+inline std::filesystem::path write_small_container(const std::filesystem::path& scratch) {
+  const std::filesystem::path directory = scratch / "small.wader";
+  auto writer = ContainerWriter::open(directory, small_plan());
+  EXPECT_TRUE(writer.ok()) << (writer.ok() ? "" : writer.error().message);
+  const auto bytes = write_rest(*writer, scratch);
+  EXPECT_TRUE(bytes.ok()) << (bytes.ok() ? "" : bytes.error().message);
+  return directory;
+}
+
+}  // namespace wader::testing

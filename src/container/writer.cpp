@@ -1,0 +1,234 @@
+#include "container/writer.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "container/manifest.h"
+
+namespace wader {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kCopyBytes = 256 * kKiB;
+
+// Scales' bytes, or biases', of a trunk tensor; 0 for plain formats.
+uint64_t plane_bytes_of(const TrunkTensor& t) {
+  return t.dtype == DType::affine8 ? t.shape[0] * (t.shape[1] / kAffineGroup) * sizeof(uint16_t)
+                                   : 0;
+}
+
+std::vector<std::string> names_of(const Manifest& manifest) {
+  std::vector<std::string> names;
+  for (const auto& [name, record] : manifest.files) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+Result<ContainerWriter> ContainerWriter::open(const fs::path& directory, ContainerPlan plan) {
+  RETURN_IF_ERROR(check_destination(directory));
+  std::error_code error;
+  const bool created = fs::create_directories(directory, error);
+  if (error) return errno_error(error.value(), fmt::format("cannot create {}", directory.string()));
+  if (created) RETURN_IF_ERROR(sync_directory(directory / ".."));
+  ASSIGN_OR_RETURN(Journal journal, Journal::open(directory, plan.origin, names_of(plan.manifest)));
+  fs::create_directory(directory / kExpertsFolder, error);
+  if (error) return errno_error(error.value(), (directory / kExpertsFolder).string());
+  return ContainerWriter(directory, std::move(plan), std::move(journal));
+}
+
+// How many digests the journal must have for a weight file.
+uint64_t ContainerWriter::digests_of(const std::string& file) const {
+  return file == kTrunkName ? plan_.manifest.trunk.size() : plan_.manifest.spec.experts;
+}
+
+bool ContainerWriter::finished(const std::string& file) const {
+  const JournalPiece* piece = journal_.find(file);
+  if (piece == nullptr || piece->digests.size() != digests_of(file)) return false;
+  // The name may have been lost in a power cut: the bytes were synced, the directory was not yet.
+  std::error_code error;
+  return fs::file_size(directory_ / file, error) == plan_.manifest.files.at(file).bytes && !error;
+}
+
+uint64_t ContainerWriter::finished_bytes() const {
+  uint64_t bytes = trunk_finished() ? plan_.manifest.trunk_bytes() : 0;
+  for (uint32_t layer = 0; layer < plan_.manifest.spec.layer_count(); ++layer)
+    if (layer_finished(layer)) bytes += plan_.manifest.files.at(expert_file_name(layer)).bytes;
+  return bytes;
+}
+
+Result<File> ContainerWriter::create(const std::string& name, uint64_t bytes) const {
+  ASSIGN_OR_RETURN(File file, File::open(directory_ / name, File::Mode::create));
+  RETURN_IF_ERROR(file.allocate(bytes));
+  return file;
+}
+
+Status ContainerWriter::begin_trunk() {
+  digests_.clear();
+  cursor_ = TensorCursor();
+  ASSIGN_OR_RETURN(file_, create(kTrunkName, plan_.manifest.trunk_bytes()));
+  return {};
+}
+
+Status ContainerWriter::append_trunk(const TrunkRows& rows) {
+  CHECK(file_.is_open() && digests_.size() < plan_.manifest.trunk.size());
+  const TrunkTensor& t = plan_.manifest.trunk[digests_.size()];
+  const uint64_t plane_bytes = plane_bytes_of(t), codes_bytes = t.bytes - 2 * plane_bytes;
+  CHECK(in_file(cursor_.codes_bytes, rows.codes.size(), codes_bytes));
+  CHECK(in_file(cursor_.plane_bytes, rows.scales.size(), plane_bytes));
+  CHECK(rows.scales.size() == rows.biases.size());
+  RETURN_IF_ERROR(file_.write_at(t.offset_bytes + cursor_.codes_bytes, rows.codes));
+  cursor_.tensor.update(rows.codes);
+  cursor_.codes_bytes += rows.codes.size();
+  if (!rows.scales.empty()) {
+    const uint64_t at = t.offset_bytes + codes_bytes + cursor_.plane_bytes;
+    RETURN_IF_ERROR(file_.write_at(at, rows.scales));
+    RETURN_IF_ERROR(file_.write_at(at + plane_bytes, rows.biases));
+    cursor_.scales.update(rows.scales);
+    cursor_.biases.update(rows.biases);
+    cursor_.plane_bytes += rows.scales.size();
+  }
+  return cursor_.codes_bytes == codes_bytes ? finish_tensor() : Status();
+}
+
+Status ContainerWriter::finish_tensor() {
+  const TrunkTensor& t = plan_.manifest.trunk[digests_.size()];
+  const uint64_t plane_bytes = plane_bytes_of(t);
+  CHECK(cursor_.plane_bytes == plane_bytes);
+  const uint64_t scales_at = t.offset_bytes + cursor_.codes_bytes;
+  RETURN_IF_ERROR(read_back_plane(scales_at, plane_bytes, cursor_.scales));
+  RETURN_IF_ERROR(read_back_plane(scales_at + plane_bytes, plane_bytes, cursor_.biases));
+  digests_.push_back(cursor_.tensor.digest());
+  cursor_ = TensorCursor();
+  return {};
+}
+
+// Adds a plane to the tensor's digest, from the file, and makes sure that it is still what was
+// written.
+Status ContainerWriter::read_back_plane(uint64_t offset, uint64_t bytes,
+                                        const Xxh3Stream& written) {
+  if (bytes == 0) return {};
+  Xxh3Stream read;
+  std::vector<std::byte> buffer(std::min(kCopyBytes, bytes));
+  for (uint64_t done = 0; done < bytes;) {
+    const auto piece = std::span(buffer).first(std::min<uint64_t>(buffer.size(), bytes - done));
+    RETURN_IF_ERROR(file_.read_at(offset + done, piece));
+    read.update(piece);
+    cursor_.tensor.update(piece);
+    done += piece.size();
+  }
+  if (read.digest() != written.digest())
+    return io_error("{}: reads back other bytes than were written at {}", file_.path(), offset);
+  return {};
+}
+
+Status ContainerWriter::finish_trunk(Json report) {
+  CHECK(digests_.size() == plan_.manifest.trunk.size());
+  return finish_file(kTrunkName, std::move(report));
+}
+
+const Json& ContainerWriter::trunk_report() const {
+  const JournalPiece* piece = journal_.find(kTrunkName);
+  CHECK(piece != nullptr);
+  return piece->report;
+}
+
+Status ContainerWriter::begin_layer(uint32_t layer) {
+  digests_.clear();
+  layer_ = layer;
+  const std::string name = expert_file_name(layer);
+  ASSIGN_OR_RETURN(file_, create(name, plan_.manifest.files.at(name).bytes));
+  return {};
+}
+
+Status ContainerWriter::append_expert(std::span<const std::byte> record) {
+  const uint64_t stride = plan_.manifest.experts.stride_bytes;
+  CHECK(file_.is_open() && record.size() == stride &&
+        digests_.size() < plan_.manifest.spec.experts);
+  RETURN_IF_ERROR(file_.write_at(digests_.size() * stride, record));
+  digests_.push_back(xxh3_64(record));
+  return {};
+}
+
+Status ContainerWriter::finish_layer() {
+  CHECK(digests_.size() == plan_.manifest.spec.experts);
+  return finish_file(expert_file_name(layer_), Json::object());
+}
+
+Status ContainerWriter::finish_file(const std::string& name, Json report) {
+  RETURN_IF_ERROR(file_.sync());
+  RETURN_IF_ERROR(file_.close());
+  return journal_.append(name, {std::exchange(digests_, {}), std::move(report)});
+}
+
+Status ContainerWriter::copy_small_file(const std::string& name, const File& source) {
+  CHECK(is_small_file_name(name));
+  const uint64_t bytes = plan_.manifest.files.at(name).bytes;
+  ASSIGN_OR_RETURN(const uint64_t source_bytes, source.size());
+  if (source_bytes != bytes)
+    return corrupt_error("{}: has {} bytes now, {} when the install began", source.path(),
+                         source_bytes, bytes);
+  ASSIGN_OR_RETURN(File target, create(name, bytes));
+  Xxh3Stream stream;
+  std::vector<std::byte> buffer(std::min(kCopyBytes, bytes));
+  for (uint64_t done = 0; done < bytes;) {
+    const auto piece = std::span(buffer).first(std::min<uint64_t>(buffer.size(), bytes - done));
+    RETURN_IF_ERROR(source.read_at(done, piece));
+    RETURN_IF_ERROR(target.write_at(done, piece));
+    stream.update(piece);
+    done += piece.size();
+  }
+  RETURN_IF_ERROR(target.sync());
+  RETURN_IF_ERROR(target.close());
+  small_digests_[name] = digest_to_hex(stream.digest());
+  return {};
+}
+
+Status ContainerWriter::write_digests() {
+  std::vector<uint64_t> all;
+  const auto take = [&](const std::string& file) {
+    CHECK(finished(file));
+    const std::vector<uint64_t>& digests = journal_.find(file)->digests;
+    all.insert(all.end(), digests.begin(), digests.end());
+  };
+  for (uint32_t layer = 0; layer < plan_.manifest.spec.layer_count(); ++layer)
+    take(expert_file_name(layer));
+  take(kTrunkName);
+  const auto bytes = std::as_bytes(std::span(all));
+  const std::string name(kDigestsFile);
+  ASSIGN_OR_RETURN(File file, create(name, bytes.size()));
+  RETURN_IF_ERROR(file.write_at(0, bytes));
+  RETURN_IF_ERROR(file.sync());
+  RETURN_IF_ERROR(file.close());
+  plan_.manifest.files.at(name).digest = digest_to_hex(xxh3_64(bytes));
+  return {};
+}
+
+// Order is what makes it crash-safe: every byte and name on the disk, then the manifest, and only
+// then the journal away. Whatever moment a cut hits, either the journal is there or the container
+// is whole.
+Result<uint64_t> ContainerWriter::finish(Json report) {
+  RETURN_IF_ERROR(write_digests());
+  uint64_t bytes = 0;
+  for (auto& [name, record] : plan_.manifest.files) {
+    if (is_small_file_name(name)) {
+      CHECK(small_digests_.contains(name));
+      record.digest = small_digests_[name];
+    }
+    bytes += record.bytes;
+  }
+  plan_.manifest.report = std::move(report);
+  const std::string text = manifest_to_text(plan_.manifest);
+  // What is written must be readable, or hours of work end in a directory that nobody can open.
+  RETURN_IF_ERROR(parse_manifest(text));
+  RETURN_IF_ERROR(sync_directory(directory_ / kExpertsFolder));
+  RETURN_IF_ERROR(sync_directory(directory_));
+  RETURN_IF_ERROR(write_file_atomically(directory_ / kManifestFile, text));
+  RETURN_IF_ERROR(journal_.remove());
+  return bytes + text.size();
+}
+
+}  // namespace wader

@@ -1,0 +1,103 @@
+// ContainerWriter: builds a container's directory in any number of runs. The directory keeps its
+// journal, and is no container, until finish() has everything on the disk. One thread. What it
+// holds in memory are the digests; a failed call leaves the files as they are, for a later run to
+// continue.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "container/container.h"
+#include "container/journal.h"
+
+namespace wader {
+
+struct ContainerPlan {
+  // Complete but for the digests of files, and the report. `trunk` comes from place_trunk, `files`
+  // holds weight_files and the small files with their sizes (container/manifest.h).
+  Manifest manifest;
+  // Identifies source and options: an unfinished directory with another origin is started over.
+  Json origin;
+};
+
+class ContainerWriter {
+ public:
+  // Creates the directory and its parents, or continues. Refuses, and leaves alone, a finished
+  // container, a directory that is not ours and one that another process is writing to
+  // (already_exists).
+  static Result<ContainerWriter> open(const std::filesystem::path& directory, ContainerPlan plan);
+
+  const Manifest& manifest() const { return plan_.manifest; }
+  bool resumed() const { return journal_.resumed(); }
+  bool started_over() const { return journal_.started_over(); }
+  bool trunk_finished() const { return finished(std::string(kTrunkName)); }
+  bool layer_finished(uint32_t layer) const { return finished(expert_file_name(layer)); }
+  uint64_t finished_bytes() const;  // of the finished ones of these files
+
+  // The trunk, tensor after tensor in manifest order, each in batches of whole rows. Codes are the
+  // values of plain formats; affine8 brings codes (n, cols), scales and biases (n, cols/64, bf16)
+  // of the same n rows.
+  struct TrunkRows {
+    std::span<const std::byte> codes, scales = {}, biases = {};
+  };
+  Status begin_trunk();
+  Status append_trunk(const TrunkRows& rows);
+  // `report`: facts for the manifest's report, kept in the journal in case this run is not the
+  // last.
+  Status finish_trunk(Json report);
+  const Json& trunk_report() const;
+
+  // A layer's experts in order, each a whole record of stride_bytes.
+  Status begin_layer(uint32_t layer);
+  Status append_expert(std::span<const std::byte> record);
+  Status finish_layer();
+
+  // Copies a small file of the plan. corrupt when its size is no longer the planned one.
+  Status copy_small_file(const std::string& name, const File& source);
+
+  // Needs the trunk, every layer and every small file. Returns the container's bytes.
+  Result<uint64_t> finish(Json report);
+
+  // Gives up for good: removes everything that was written.
+  Status discard() { return journal_.discard(); }
+
+ private:
+  static constexpr const char* kTrunkName = "trunk.bin";
+
+  // Where the tensor being written stands. Its digest runs over codes, scales, biases in this
+  // order; the codes are hashed as they come, the two small planes (6 % of the bytes) are read back
+  // when all are there.
+  struct TensorCursor {
+    uint64_t codes_bytes = 0,
+             plane_bytes = 0;  // written so far; plane: of scales, and as many of biases
+    Xxh3Stream tensor, scales, biases;
+  };
+
+  ContainerWriter(std::filesystem::path directory, ContainerPlan plan, Journal journal)
+      : directory_(std::move(directory)), plan_(std::move(plan)), journal_(std::move(journal)) {}
+
+  bool finished(const std::string& file) const;
+  uint64_t digests_of(const std::string& file) const;
+  Result<File> create(const std::string& name, uint64_t bytes) const;
+  Status finish_tensor();
+  Status read_back_plane(uint64_t offset, uint64_t bytes, const Xxh3Stream& written);
+  Status finish_file(const std::string& name, Json report);
+  Status write_digests();
+
+  std::filesystem::path directory_;
+  ContainerPlan plan_;
+  Journal journal_;
+  std::map<std::string, std::string> small_digests_;
+
+  File file_;                      // the trunk or layer being written
+  std::vector<uint64_t> digests_;  // of what it holds so far
+  TensorCursor cursor_;
+  uint32_t layer_ = 0;
+};
+
+}  // namespace wader

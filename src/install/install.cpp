@@ -1,0 +1,151 @@
+#include "install/install.h"
+
+#include <sys/stat.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "container/manifest.h"
+#include "install/plan.h"
+#include "install/repack.h"
+
+namespace wader {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_inside(const fs::path& path, const fs::path& directory) {
+  const fs::path relative = path.lexically_relative(directory);
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+// The source may not lie in what is about to be written. A container inside the checkpoint's
+// directory is fine: a checkpoint is read by name.
+Status check_apart(const fs::path& source, const fs::path& destination) {
+  std::error_code error;
+  const fs::path from = fs::weakly_canonical(source, error);
+  if (error) return errno_error(error.value(), source.string());
+  const fs::path to = fs::weakly_canonical(destination, error);
+  if (error) return errno_error(error.value(), destination.string());
+  if (is_inside(from, to))
+    return invalid_argument_error("the source {} lies in the destination {}", source.string(),
+                                  destination.string());
+  return {};
+}
+
+// Disk blocks that files of this container hold already: a resumed install needs that much less.
+uint64_t held_bytes(const fs::path& directory, const Manifest& manifest) {
+  uint64_t bytes = 0;
+  struct stat info {};
+  for (const auto& [name, record] : manifest.files)
+    if (::stat((directory / name).c_str(), &info) == 0)
+      bytes += static_cast<uint64_t>(info.st_blocks) * 512;
+  return bytes;
+}
+
+Status check_disk(const fs::path& destination, const InstallPlan& plan) {
+  fs::path existing = fs::absolute(destination);
+  std::error_code error;
+  while (!fs::exists(existing, error) && existing.has_relative_path())
+    existing = existing.parent_path();
+  ASSIGN_OR_RETURN(const uint64_t free, free_disk_bytes(existing));
+  const uint64_t held = held_bytes(destination, plan.container.manifest);
+  const uint64_t total = plan.disk_bytes();
+  const uint64_t needed = total > held ? total - held : 0;
+  if (needed <= free) return {};
+  return over_budget_error("{} needs {} ({} bytes) on its disk, and {} ({} bytes) are free",
+                           destination.string(), format_bytes(needed), needed, format_bytes(free),
+                           free);
+}
+
+uint64_t weight_bytes(const Manifest& manifest) {
+  return manifest.trunk_bytes() + manifest.expert_bytes();
+}
+
+Json report_of(const ContainerWriter& writer) {
+  return {{"trunk_bytes", writer.manifest().trunk_bytes()},
+          {"expert_bytes", writer.manifest().expert_bytes()},
+          {"trunk", writer.trunk_report()}};
+}
+
+double mean_snr_db(const ContainerWriter& writer) {
+  const Json& report = writer.trunk_report();
+  if (!json_has(report, "mean_snr_db") || !report["mean_snr_db"].is_number())
+    return std::numeric_limits<double>::infinity();
+  return report["mean_snr_db"].get<double>();
+}
+
+// Everything that is still missing, then the finish. Returns the container's bytes.
+Result<uint64_t> write_container(const InstallPlan& plan, Repacker& repacker,
+                                 ContainerWriter& writer, ProgressMeter& meter) {
+  for (const InstallPlan::SmallFile& small : plan.small_files)
+    RETURN_IF_ERROR(writer.copy_small_file(small.name, small.file));
+  RETURN_IF_ERROR(plan.check_source_unchanged());
+  if (!writer.trunk_finished()) {
+    RETURN_IF_ERROR(meter.report("trunk"));
+    RETURN_IF_ERROR(repacker.repack_trunk(writer, meter));
+    meter.set_done(writer.finished_bytes());
+  }
+  for (uint32_t layer = 0; layer < writer.manifest().spec.layer_count(); ++layer) {
+    if (writer.layer_finished(layer)) continue;
+    RETURN_IF_ERROR(meter.report("experts"));
+    RETURN_IF_ERROR(repacker.repack_layer(writer, layer, meter));
+    meter.set_done(writer.finished_bytes());
+  }
+  RETURN_IF_ERROR(meter.report("experts"));
+  return writer.finish(report_of(writer));
+}
+
+// What the caller can do about an install that stopped half-way.
+Error explain(Error error) {
+  if (error.code == ErrorCode::over_budget)
+    error.message +=
+        "; free some space and run the same install again, it continues where it stopped";
+  return error;
+}
+
+// A bad source stays bad: what came of it is of no use to a later run.
+bool is_final(ErrorCode code) {
+  return code == ErrorCode::corrupt || code == ErrorCode::unsupported;
+}
+
+}  // namespace
+
+Result<uint64_t> planned_container_bytes(const InstallOptions& options) {
+  ASSIGN_OR_RETURN(const InstallPlan plan, make_install_plan(options));
+  return plan.disk_bytes();
+}
+
+Result<InstallReport> install(const InstallOptions& options, const ProgressFn& progress) {
+  if (options.destination.empty()) return invalid_argument_error("no destination was given");
+  RETURN_IF_ERROR(check_destination(options.destination));
+  ASSIGN_OR_RETURN(const InstallPlan plan, make_install_plan(options));
+  RETURN_IF_ERROR(check_apart(plan.checkpoint.directory(), options.destination));
+  RETURN_IF_ERROR(check_disk(options.destination, plan));
+  ASSIGN_OR_RETURN(Repacker repacker, Repacker::create(plan));
+  ASSIGN_OR_RETURN(ContainerWriter writer,
+                   ContainerWriter::open(options.destination, plan.container));
+
+  ProgressMeter meter(progress, weight_bytes(writer.manifest()),
+                      "the install was stopped; run it again to continue");
+  meter.set_done(writer.finished_bytes());
+  auto bytes = write_container(plan, repacker, writer, meter);
+  if (!bytes.ok()) {
+    if (is_final(bytes.error().code)) RETURN_IF_ERROR(writer.discard());
+    return explain(std::move(bytes).error());
+  }
+  InstallReport report;
+  report.container = options.destination;
+  report.source_bytes_read = repacker.source_bytes_read();
+  report.container_bytes = *bytes;
+  report.resumed = writer.resumed();
+  report.started_over = writer.started_over();
+  report.trunk_snr_db = mean_snr_db(writer);
+  return report;
+}
+
+}  // namespace wader
