@@ -1,5 +1,6 @@
-// Design rule 2: the budget is a promise. The kernel's own count of the process' peak resident memory against --memory,
-// for the smallest budget that works (one working set of slots), for one in between and for a roomy one.
+// Design rule 2: the budget is a promise. The kernel's own count of the process' peak resident
+// memory against --memory, for the smallest budget that works (one working set of slots), for one
+// in between and for a roomy one.
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -25,12 +26,14 @@ struct Outcome {
 std::string drain(int fd) {
   std::string text;
   char buffer[4096];
-  for (ssize_t n; (n = read(fd, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(n));
+  for (ssize_t n; (n = read(fd, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<size_t>(n));
   close(fd);
   return text;
 }
 
-// This process stays small and loads no model itself: a child's peak counts its parent's pages at the fork.
+// This process stays small and loads no model itself: a child's peak counts its parent's pages at
+// the fork.
 Outcome run_wader(std::vector<std::string> args) {
   const char* binary = std::getenv("WADER_BINARY");
   EXPECT_NE(binary, nullptr) << "run through ctest, which sets WADER_BINARY";
@@ -64,7 +67,8 @@ Outcome run_wader(std::vector<std::string> args) {
 class Budget : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    directory_ = std::filesystem::temp_directory_path() / ("wader_budget_" + std::to_string(getpid()));
+    directory_ =
+        std::filesystem::temp_directory_path() / ("wader_budget_" + std::to_string(getpid()));
     std::filesystem::create_directories(directory_);
     const Outcome install = run_wader({"install", WADER_SOURCE_DIR "/models/demo", "-o", model()});
     ASSERT_EQ(install.exit_code, 0) << install.err;
@@ -75,8 +79,9 @@ class Budget : public ::testing::Test {
   static Outcome generate(const std::string& memory, const std::vector<std::string>& more = {}) {
     std::string prompt = "8183";
     for (int i = 1; i < 960; ++i) prompt.append(",").append(std::to_string(i * 17 % 8000));
-    std::vector<std::string> args = {"generate", model(), "--tokens", prompt, "--count", "60", "--greedy",
-                                     "--context", "1024", "--memory", memory};
+    std::vector<std::string> args = {"generate", model(),    "--tokens", prompt,
+                                     "--count",  "60",       "--greedy", "--context",
+                                     "1024",     "--memory", memory};
     args.insert(args.end(), more.begin(), more.end());
     return run_wader(args);
   }
@@ -90,16 +95,19 @@ TEST_F(Budget, PeakStaysWithinThreeBudgetsAndTheTextIsTheSame) {
   const std::string marker = "try --memory ";
   const auto at = refused.err.find(marker);
   ASSERT_NE(at, std::string::npos) << refused.err;
-  const std::string smallest = refused.err.substr(at + marker.size(), refused.err.find(' ', at + marker.size()) - at - marker.size());
+  const std::string smallest = refused.err.substr(
+      at + marker.size(), refused.err.find(' ', at + marker.size()) - at - marker.size());
   EXPECT_NE(refused.err.find(" bytes too small"), std::string::npos) << refused.err;
 
   const uint64_t smallest_bytes = parse_bytes(smallest).value();
   std::string text;
-  for (const uint64_t budget : {smallest_bytes, smallest_bytes + 4 * kMiB, smallest_bytes + 64 * kMiB}) {
+  for (const uint64_t budget :
+       {smallest_bytes, smallest_bytes + 4 * kMiB, smallest_bytes + 64 * kMiB}) {
     const Outcome run = generate(std::to_string(budget));
     ASSERT_EQ(run.exit_code, 0) << run.err;
     EXPECT_LE(run.peak_rss_bytes, budget) << "with --memory " << format_bytes(budget);
-    std::printf("--memory %s: peak %s\n", format_bytes(budget).c_str(), format_bytes(run.peak_rss_bytes).c_str());
+    std::printf("--memory %s: peak %s\n", format_bytes(budget).c_str(),
+                format_bytes(run.peak_rss_bytes).c_str());
     if (text.empty()) text = run.out;
     EXPECT_EQ(run.out, text);
   }

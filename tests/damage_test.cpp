@@ -1,5 +1,5 @@
-// Design rule 3: no wrong answer in silence. Damage of the container and of the disk below it becomes an error that
-// names the thing, or heals; never a wrong token.
+// Design rule 3: no wrong answer in silence. Damage of the container and of the disk below it
+// becomes an error that names the thing, or heals; never a wrong token.
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,8 @@ Result<Generation> answer(Session& session, uint32_t tokens = 8) {
   GenerateOptions options;
   options.sampling.temperature = 0;
   options.max_tokens = tokens;
-  return session.generate(random_tokens(100, 1024, 1), options);  // 100 tokens touch all 16 experts of each layer
+  return session.generate(random_tokens(100, 1024, 1),
+                          options);  // 100 tokens touch all 16 experts of each layer
 }
 
 std::vector<TokenId> right_answer() {
@@ -62,10 +63,13 @@ TEST(Damage, AFlippedBitInAnyExpertRecordIsNamed) {
       const auto result = answer(*session);
       ASSERT_FALSE(result.ok());
       EXPECT_EQ(result.error().code, ErrorCode::corrupt);
-      EXPECT_NE(result.error().message.find("layer " + std::to_string(layer) + " expert " + std::to_string(expert)),
-                std::string::npos) << result.error().message;
+      EXPECT_NE(result.error().message.find("layer " + std::to_string(layer) + " expert " +
+                                            std::to_string(expert)),
+                std::string::npos)
+          << result.error().message;
       EXPECT_NE(result.error().message.find(file.string()), std::string::npos);
-      // The file is mended: the same session goes on and is right, nothing of the failed pass is left.
+      // The file is mended: the same session goes on and is right, nothing of the failed pass is
+      // left.
       flip_bit(file, byte);
       const auto healed = answer(*session);
       ASSERT_TRUE(healed.ok()) << healed.error().message;
@@ -82,7 +86,8 @@ TEST(Damage, AFlippedBitInTheTrunkIsNamed) {
     const auto engine = Engine::open(container, small_options(8));
     ASSERT_FALSE(engine.ok());
     EXPECT_EQ(engine.error().code, ErrorCode::corrupt);
-    EXPECT_NE(engine.error().message.find(tensors[i].name), std::string::npos) << engine.error().message;
+    EXPECT_NE(engine.error().message.find(tensors[i].name), std::string::npos)
+        << engine.error().message;
     flip_bit(container / "trunk.bin", byte);
   }
   EXPECT_TRUE(Engine::open(container, small_options(8)).ok());
@@ -98,10 +103,12 @@ TEST(Damage, ARecordCutShortIsRefusedAtOpenOrNamedWhenItHappensLater) {
   const auto result = answer(*session);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, ErrorCode::corrupt);
-  EXPECT_NE(result.error().message.find("layer 2 expert 15"), std::string::npos) << result.error().message;
+  EXPECT_NE(result.error().message.find("layer 2 expert 15"), std::string::npos)
+      << result.error().message;
   const auto reopened = Engine::open(container, small_options(8));
   ASSERT_FALSE(reopened.ok());
-  EXPECT_NE(reopened.error().message.find("layer-002.bin"), std::string::npos) << reopened.error().message;
+  EXPECT_NE(reopened.error().message.find("layer-002.bin"), std::string::npos)
+      << reopened.error().message;
 }
 
 TEST(Damage, EioOnceHealsEioAlwaysIsReportedAndTheSessionSurvives) {
@@ -113,7 +120,9 @@ TEST(Damage, EioOnceHealsEioAlwaysIsReportedAndTheSessionSurvives) {
   EXPECT_EQ(healed->ids, right_answer());
 
   EngineOptions always = small_options(8);
-  always.make_read_queue = [] { return make_fake_read_queue({.seed = 5, .eio_always = true, .eio_offset = 5 * 40960}, 64); };
+  always.make_read_queue = [] {
+    return make_fake_read_queue({.seed = 5, .eio_always = true, .eio_offset = 5 * 40960}, 64);
+  };
   const auto engine = open_engine(tiny_container(), always);
   const auto session = open_session(*engine);
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -121,7 +130,8 @@ TEST(Damage, EioOnceHealsEioAlwaysIsReportedAndTheSessionSurvives) {
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().code, ErrorCode::io);
     EXPECT_NE(result.error().message.find("Input/output error"), std::string::npos);
-    EXPECT_NE(result.error().message.find("layer-000.bin"), std::string::npos) << result.error().message;
+    EXPECT_NE(result.error().message.find("layer-000.bin"), std::string::npos)
+        << result.error().message;
     EXPECT_TRUE(session->tokens().empty());
   }
 }

@@ -1,5 +1,6 @@
-// The demo's held-out texts: the reference's negative log-likelihood per topic within 0.2 % with a bf16 trunk; the default
-// trunk (affine8) within 0.5 % of the same, and within 1e-3 nats of mean KL divergence from the bf16 one.
+// The demo's held-out texts: the reference's negative log-likelihood per topic within 0.2 % with a
+// bf16 trunk; the default trunk (affine8) within 0.5 % of the same, and within 1e-3 nats of mean KL
+// divergence from the bf16 one.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +16,8 @@ namespace {
 using testing::open_engine;
 using testing::open_session;
 
-constexpr uint32_t kTextTokens = 600;  // MODEL_CARD.md: <|startoftext|> and the first 600 tokens of each text
+constexpr uint32_t kTextTokens =
+    600;  // MODEL_CARD.md: <|startoftext|> and the first 600 tokens of each text
 
 std::unique_ptr<Engine> demo_engine(DType trunk) {
   EngineOptions options;
@@ -48,16 +50,22 @@ struct Totals {
 Totals compare_text(const std::vector<TokenId>& ids, Session& exact, Session& quantised) {
   Totals totals;
   std::vector<std::vector<double>> log_p(ids.size());
-  const auto first = exact.evaluate(ids, 0, [&](uint32_t t, std::span<const float> logits) { log_p[t] = log_softmax(logits); }, nullptr);
+  const auto first = exact.evaluate(
+      ids, 0, [&](uint32_t t, std::span<const float> logits) { log_p[t] = log_softmax(logits); },
+      nullptr);
   EXPECT_TRUE(first.ok()) << first.error().message;
-  const auto second = quantised.evaluate(ids, 0, [&](uint32_t t, std::span<const float> logits) {
-    if (t + 1 == ids.size()) return;
-    const std::vector<double> log_q = log_softmax(logits);
-    totals.bf16 -= log_p[t][ids[t + 1]];
-    totals.affine8 -= log_q[ids[t + 1]];
-    for (size_t i = 0; i < log_q.size(); ++i) totals.kl += std::exp(log_p[t][i]) * (log_p[t][i] - log_q[i]);
-    ++totals.predicted;
-  }, nullptr);
+  const auto second = quantised.evaluate(
+      ids, 0,
+      [&](uint32_t t, std::span<const float> logits) {
+        if (t + 1 == ids.size()) return;
+        const std::vector<double> log_q = log_softmax(logits);
+        totals.bf16 -= log_p[t][ids[t + 1]];
+        totals.affine8 -= log_q[ids[t + 1]];
+        for (size_t i = 0; i < log_q.size(); ++i)
+          totals.kl += std::exp(log_p[t][i]) * (log_p[t][i] - log_q[i]);
+        ++totals.predicted;
+      },
+      nullptr);
   EXPECT_TRUE(second.ok()) << second.error().message;
   return totals;
 }
@@ -66,7 +74,8 @@ TEST(DemoQuality, HeldOutTexts) {
   const auto text = read_text_file(WADER_SOURCE_DIR "/tests/data/demo/golden.json", 1 << 24);
   ASSERT_TRUE(text.ok()) << text.error().message;
   const Json golden = parse_json(*text, "golden.json").value();
-  const auto exact_engine = demo_engine(DType::bf16), quantised_engine = demo_engine(DType::affine8);
+  const auto exact_engine = demo_engine(DType::bf16),
+             quantised_engine = demo_engine(DType::affine8);
   const auto exact = open_session(*exact_engine), quantised = open_session(*quantised_engine);
   const Tokenizer& tokenizer = *exact_engine->tokenizer();
 
@@ -86,12 +95,13 @@ TEST(DemoQuality, HeldOutTexts) {
     EXPECT_EQ(totals.predicted, entry["tokens"].get<uint64_t>()) << topic;
     EXPECT_LT(std::fabs(bf16 / reference - 1), 2e-3) << topic;
     EXPECT_LT(std::fabs(affine8 / bf16 - 1), 5e-3) << topic;
-    std::printf("%-14s reference %.6f  bf16 %.6f  affine8 %.6f  KL %.2e\n", topic.c_str(), reference, bf16, affine8,
-                totals.kl / static_cast<double>(totals.predicted));
+    std::printf("%-14s reference %.6f  bf16 %.6f  affine8 %.6f  KL %.2e\n", topic.c_str(),
+                reference, bf16, affine8, totals.kl / static_cast<double>(totals.predicted));
     all.add(totals);
   }
   const double kl = all.kl / static_cast<double>(all.predicted);
-  std::printf("all            %llu tokens, mean KL %.2e nats\n", static_cast<unsigned long long>(all.predicted), kl);
+  std::printf("all            %llu tokens, mean KL %.2e nats\n",
+              static_cast<unsigned long long>(all.predicted), kl);
   EXPECT_GE(kl, 0);
   EXPECT_LT(kl, 1e-3);
 }

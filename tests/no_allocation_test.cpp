@@ -1,4 +1,5 @@
-// Design rule 2: decode allocates nothing. A counting operator new sees every allocation of the process.
+// Design rule 2: decode allocates nothing. A counting operator new sees every allocation of the
+// process.
 
 #include <gtest/gtest.h>
 
@@ -12,13 +13,20 @@ namespace {
 std::atomic<uint64_t> allocations = 0;
 }
 
+// g++ 12 does not see that both replacements belong together.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
 void* operator new(std::size_t bytes) {
   ++allocations;
   if (void* p = std::malloc(bytes)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p) noexcept {
+  std::free(p);
+}
+void operator delete(void* p, std::size_t) noexcept {
+  std::free(p);
+}
 
 namespace wader {
 namespace {

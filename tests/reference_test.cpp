@@ -1,5 +1,6 @@
-// The reference's outputs (tests/data/README.md says where they come from) against `--kernels ref` with a bf16 trunk:
-// logits within 2e-3 at every position given, router sets equal, greedy ids equal.
+// The reference's outputs (tests/data/README.md says where they come from) against `--kernels ref`
+// with a bf16 trunk: logits within 2e-3 at every position given, router sets equal, greedy ids
+// equal.
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,8 @@ using testing::open_engine;
 using testing::open_session;
 
 // One line of output per comparison: a failing run shows all of them.
-GoldenReport compare(const std::filesystem::path& container, const std::string& golden_path, uint32_t slots) {
+GoldenReport compare(const std::filesystem::path& container, const std::string& golden_path,
+                     uint32_t slots) {
   auto golden = GoldenFile::open(golden_path);
   EXPECT_TRUE(golden.ok()) << golden.error().message;
   EngineOptions options;
@@ -24,11 +26,13 @@ GoldenReport compare(const std::filesystem::path& container, const std::string& 
   options.threads = 2;
   const auto engine = open_engine(container, options);
   const auto session = open_session(*engine);
-  auto report = check_golden(*golden, engine->container().spec(), *session, {}, [](const GoldenLine& line) {
-    EXPECT_TRUE(line.ok()) << line.name << ": " << line.measure << " " << line.error << " > " << line.limit << " " << line.detail;
-    std::printf("%-28s %-12s %8llu %.3g\n", line.name.c_str(), line.measure.c_str(),
-                static_cast<unsigned long long>(line.compared), line.error);
-  });
+  auto report =
+      check_golden(*golden, engine->container().spec(), *session, {}, [](const GoldenLine& line) {
+        EXPECT_TRUE(line.ok()) << line.name << ": " << line.measure << " " << line.error << " > "
+                               << line.limit << " " << line.detail;
+        std::printf("%-28s %-12s %8llu %.3g\n", line.name.c_str(), line.measure.c_str(),
+                    static_cast<unsigned long long>(line.compared), line.error);
+      });
   EXPECT_TRUE(report.ok()) << report.error().message;
   return report.ok() ? *report : GoldenReport{};
 }
@@ -41,8 +45,8 @@ uint64_t compared(const GoldenReport& report, const std::string& name_part) {
 }
 
 TEST(Reference, TinyGptOss) {
-  const auto report =
-      compare(testing::tiny_container(), WADER_SOURCE_DIR "/tests/data/tiny-gpt-oss/golden.safetensors", 32);
+  const auto report = compare(testing::tiny_container(),
+                              WADER_SOURCE_DIR "/tests/data/tiny-gpt-oss/golden.safetensors", 32);
   // Nothing was left out by chance.
   EXPECT_TRUE(report.not_compared.empty());
   EXPECT_EQ(compared(report, "greedy"), 64u);
@@ -50,7 +54,8 @@ TEST(Reference, TinyGptOss) {
 }
 
 TEST(Reference, Demo) {
-  const auto report = compare(testing::demo_container(), WADER_SOURCE_DIR "/tests/data/demo/golden.safetensors", 64);
+  const auto report = compare(testing::demo_container(),
+                              WADER_SOURCE_DIR "/tests/data/demo/golden.safetensors", 64);
   EXPECT_EQ(report.not_compared, std::vector<std::string>{"topic_expert_counts"});
   EXPECT_EQ(compared(report, "logits"), 76u);
 }

@@ -1,5 +1,5 @@
-// Design rule 1: placement never changes output. Slots, chunk, threads, cold or warm cache, reads that land in any
-// order, rewinds: the same bits.
+// Design rule 1: placement never changes output. Slots, chunk, threads, cold or warm cache, reads
+// that land in any order, rewinds: the same bits.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,8 @@ using testing::tiny_container;
 
 constexpr uint32_t kWorkingSet = 4, kAllSlots = 4 * 16;
 
-// Digest of the logits of some prefill positions, and the ids and logits of a greedy answer after them.
+// Digest of the logits of some prefill positions, and the ids and logits of a greedy answer after
+// them.
 struct Output {
   uint64_t logits;
   std::vector<TokenId> ids;
@@ -27,10 +28,13 @@ Output output_of(Session& session, const std::vector<TokenId>& prompt, uint32_t 
   Output out;
   Xxh3Stream digest;
   // Positions around the sliding window's edge (128) and the last ones.
-  const auto status = session.evaluate(prompt, 0, [&](uint32_t position, std::span<const float> logits) {
-    if (position < 2 || (position >= 125 && position < 132) || position + 4 >= prompt.size())
-      digest.update(std::as_bytes(logits));
-  }, nullptr);
+  const auto status = session.evaluate(
+      prompt, 0,
+      [&](uint32_t position, std::span<const float> logits) {
+        if (position < 2 || (position >= 125 && position < 132) || position + 4 >= prompt.size())
+          digest.update(std::as_bytes(logits));
+      },
+      nullptr);
   EXPECT_TRUE(status.ok()) << status.error().message;
   GenerateOptions options;
   options.sampling.temperature = 0;
@@ -41,8 +45,10 @@ Output output_of(Session& session, const std::vector<TokenId>& prompt, uint32_t 
   // The state behind the answer, through the logits of its last token.
   std::vector<TokenId> all = prompt;
   all.insert(all.end(), out.ids.begin(), out.ids.end());
-  const auto last = session.evaluate(all, static_cast<uint32_t>(all.size()) - 1,
-                                     [&](uint32_t, std::span<const float> logits) { digest.update(std::as_bytes(logits)); }, nullptr);
+  const auto last = session.evaluate(
+      all, static_cast<uint32_t>(all.size()) - 1,
+      [&](uint32_t, std::span<const float> logits) { digest.update(std::as_bytes(logits)); },
+      nullptr);
   EXPECT_TRUE(last.ok());
   out.logits = digest.digest();
   return out;
@@ -80,7 +86,8 @@ TEST(SameBits, SlotsChunkAndThreads) {
         ASSERT_NE(engine, nullptr);
         EXPECT_EQ(engine->plan().slots, slots);
         const auto session = open_session(*engine);
-        EXPECT_EQ(output_of(*session, prompt(), 12), reference_output()) << slots << " slots, chunk " << chunk << ", threads " << threads;
+        EXPECT_EQ(output_of(*session, prompt(), 12), reference_output())
+            << slots << " slots, chunk " << chunk << ", threads " << threads;
       }
 }
 
@@ -104,7 +111,8 @@ TEST(SameBits, ReadsInAnyOrderWithFaultsThatHeal) {
   for (uint64_t seed = 1; seed <= 4; ++seed) {
     EngineOptions options = options_with(seed % 2 ? kWorkingSet : kAllSlots / 2, 64, 2);
     options.make_read_queue = [seed] {
-      return make_fake_read_queue({.seed = seed, .short_read = 0.2, .interrupt = 0.1, .eio = 0.05}, 64);
+      return make_fake_read_queue({.seed = seed, .short_read = 0.2, .interrupt = 0.1, .eio = 0.05},
+                                  64);
     };
     const auto engine = open_engine(tiny_container(), options);
     EXPECT_EQ(output_of(*open_session(*engine), prompt(), 12), reference_output()) << seed;
@@ -115,19 +123,23 @@ TEST(SameBits, BeforeAndAfterARewind) {
   for (const uint32_t chunk : {7u, 128u}) {
     const auto engine = open_engine(tiny_container(), options_with(kAllSlots / 2, chunk, 2));
     const auto session = open_session(*engine);
-    // Another continuation first: the prompt's tail and the answer are then computed on a rewound state, several times
-    // and from several places.
+    // Another continuation first: the prompt's tail and the answer are then computed on a rewound
+    // state, several times and from several places.
     for (const uint32_t kept : {299u, 280u, 150u, 127u, 1u, 0u}) {
       std::vector<TokenId> other(prompt().begin(), prompt().begin() + kept);
       const auto tail = random_tokens(200, 1024, kept);
       other.insert(other.end(), tail.begin(), tail.end());
-      ASSERT_TRUE(session->evaluate(other, 0xffffffff, [](uint32_t, std::span<const float>) {}, nullptr).ok());
+      ASSERT_TRUE(session
+                      ->evaluate(
+                          other, 0xffffffff, [](uint32_t, std::span<const float>) {}, nullptr)
+                      .ok());
       EXPECT_EQ(output_of(*session, prompt(), 12), reference_output()) << kept;
     }
   }
 }
 
-// A rewind so far back that the sliding rings have forgotten: all is computed again, the bits are the same.
+// A rewind so far back that the sliding rings have forgotten: all is computed again, the bits are
+// the same.
 TEST(SameBits, ARewindBeyondTheRing) {
   EngineOptions options = options_with(kAllSlots, 64, 2);
   options.context = 4096;
@@ -136,7 +148,10 @@ TEST(SameBits, ARewindBeyondTheRing) {
   std::vector<TokenId> longer = prompt();
   const auto tail = random_tokens(1500, 1024, 9);
   longer.insert(longer.end(), tail.begin(), tail.end());
-  ASSERT_TRUE(session->evaluate(longer, 0xffffffff, [](uint32_t, std::span<const float>) {}, nullptr).ok());
+  ASSERT_TRUE(session
+                  ->evaluate(
+                      longer, 0xffffffff, [](uint32_t, std::span<const float>) {}, nullptr)
+                  .ok());
   EXPECT_EQ(output_of(*session, prompt(), 12), reference_output());
 }
 

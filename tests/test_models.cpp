@@ -20,7 +20,8 @@ struct Scratch {
 
 const std::filesystem::path& installed(const std::string& source, DType trunk) {
   static std::map<std::string, std::filesystem::path> done;
-  const std::string name = std::filesystem::path(source).filename().string() + "-" + std::string(dtype_name(trunk));
+  const std::string name =
+      std::filesystem::path(source).filename().string() + "-" + std::string(dtype_name(trunk));
   const auto found = done.find(name);
   if (found != done.end()) return found->second;
   InstallOptions options;
@@ -42,8 +43,12 @@ const std::filesystem::path& scratch_directory() {
   return scratch.path;
 }
 
-const std::filesystem::path& tiny_container(DType trunk) { return installed("tests/data/tiny-gpt-oss", trunk); }
-const std::filesystem::path& demo_container(DType trunk) { return installed("models/demo", trunk); }
+const std::filesystem::path& tiny_container(DType trunk) {
+  return installed("tests/data/tiny-gpt-oss", trunk);
+}
+const std::filesystem::path& demo_container(DType trunk) {
+  return installed("models/demo", trunk);
+}
 
 std::filesystem::path copy_of(const std::filesystem::path& container, const std::string& name) {
   const std::filesystem::path copy = scratch_directory() / (name + ".wader");
@@ -52,7 +57,8 @@ std::filesystem::path copy_of(const std::filesystem::path& container, const std:
   return copy;
 }
 
-std::unique_ptr<Engine> open_engine(const std::filesystem::path& container, const EngineOptions& options) {
+std::unique_ptr<Engine> open_engine(const std::filesystem::path& container,
+                                    const EngineOptions& options) {
   auto engine = Engine::open(container, options);
   if (!engine.ok()) {
     ADD_FAILURE() << engine.error().message;

@@ -1,5 +1,5 @@
-// The models that whole-program tests run: installed from the checkpoints in the source tree into a temporary
-// directory that goes with the process.
+// The models that whole-program tests run: installed from the checkpoints in the source tree into a
+// temporary directory that goes with the process.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,8 @@ namespace wader::testing {
 // A directory of this process, removed when it ends.
 const std::filesystem::path& scratch_directory();
 
-// Container of tests/data/tiny-gpt-oss or models/demo with the given trunk; installed once a process.
+// Container of tests/data/tiny-gpt-oss or models/demo with the given trunk; installed once a
+// process.
 const std::filesystem::path& tiny_container(DType trunk = DType::bf16);
 const std::filesystem::path& demo_container(DType trunk = DType::bf16);
 
@@ -22,7 +23,8 @@ const std::filesystem::path& demo_container(DType trunk = DType::bf16);
 std::filesystem::path copy_of(const std::filesystem::path& container, const std::string& name);
 
 // Opens, failing the test with the error's message.
-std::unique_ptr<Engine> open_engine(const std::filesystem::path& container, const EngineOptions& options);
+std::unique_ptr<Engine> open_engine(const std::filesystem::path& container,
+                                    const EngineOptions& options);
 std::unique_ptr<Session> open_session(Engine& engine);
 
 // Ids of `count` tokens, seeded, below vocab.

@@ -67,7 +67,8 @@ TEST(ArchitectureSpec, RefusesDimsThatBreakLater) {
   EXPECT_TRUE(refused([](auto& s) { s.norm_eps = 0; }));
 }
 
-// Sizes of a released GPT-OSS expert: 8,294,400 / 518,400 / 11,520 / 4,147,200 / 259,200 / 5,760 bytes.
+// Sizes of a released GPT-OSS expert: 8,294,400 / 518,400 / 11,520 / 4,147,200 / 259,200 / 5,760
+// bytes.
 TEST(ExpertLayout, HasTheReleasedSizes) {
   const ExpertLayout layout = expert_layout(gpt_oss_20b());
   EXPECT_EQ(layout.section("gate_up.blocks").bytes, 8'294'400u);

@@ -1,7 +1,7 @@
 #include "arch/spec.h"
 
-#include <array>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -12,11 +12,12 @@ namespace wader {
 namespace {
 
 // Bounds that no released model comes near; they keep every product of dims far below 2^63.
-constexpr uint64_t kMaxDim = 1u << 20, kMaxVocab = 1u << 22, kMaxLayers = 1024, kMaxExperts = 1u << 14,
-                   kMaxContext = 1u << 24;
+constexpr uint64_t kMaxDim = 1u << 20, kMaxVocab = 1u << 22, kMaxLayers = 1024,
+                   kMaxExperts = 1u << 14, kMaxContext = 1u << 24;
 
 constexpr std::array<std::pair<LayerKind, const char*>, 2> kLayerKinds = {
-    {{LayerKind::full_attention, "full_attention"}, {LayerKind::sliding_attention, "sliding_attention"}}};
+    {{LayerKind::full_attention, "full_attention"},
+     {LayerKind::sliding_attention, "sliding_attention"}}};
 constexpr std::array<std::pair<Activation, const char*>, 1> kActivations = {
     {{Activation::swiglu_clamped, "swiglu_clamped"}}};
 constexpr std::array<std::pair<RouterRule, const char*>, 1> kRouterRules = {
@@ -30,8 +31,8 @@ const char* name_of(const std::array<std::pair<Enum, const char*>, N>& names, En
 }
 
 template <typename Enum, size_t N>
-Result<Enum> value_of(const std::array<std::pair<Enum, const char*>, N>& names, const std::string& text,
-                      std::string_view key) {
+Result<Enum> value_of(const std::array<std::pair<Enum, const char*>, N>& names,
+                      const std::string& text, std::string_view key) {
   for (const auto& [value, name] : names)
     if (text == name) return value;
   return unsupported_error("{} '{}' is not known to this version", key, text);
@@ -49,7 +50,8 @@ Status check_positive(std::string_view name, double value) {
 
 Status validate_rope(const Rope& rope) {
   RETURN_IF_ERROR(check_positive("rope theta", rope.theta));
-  if (rope.theta <= 1) return invalid_argument_error("rope theta is {}; it must be over 1", rope.theta);
+  if (rope.theta <= 1)
+    return invalid_argument_error("rope theta is {}; it must be over 1", rope.theta);
   if (!rope.yarn) return {};
   RETURN_IF_ERROR(check_positive("yarn factor", rope.yarn->factor));
   RETURN_IF_ERROR(check_positive("yarn original context", rope.yarn->original_context));
@@ -67,20 +69,23 @@ Status validate_spec(const ArchitectureSpec& spec) {
   RETURN_IF_ERROR(check_range("kv_heads", spec.kv_heads, 1, spec.query_heads));
   RETURN_IF_ERROR(check_range("head_dim", spec.head_dim, 2, 4096));
   RETURN_IF_ERROR(check_range("experts", spec.experts, 1, kMaxExperts));
-  RETURN_IF_ERROR(check_range("experts_per_token", spec.experts_per_token, 1, std::min<uint64_t>(spec.experts, 64)));
+  RETURN_IF_ERROR(check_range("experts_per_token", spec.experts_per_token, 1,
+                              std::min<uint64_t>(spec.experts, 64)));
   RETURN_IF_ERROR(check_range("expert_inner", spec.expert_inner, 32, kMaxDim));
   RETURN_IF_ERROR(check_range("max_context", spec.max_context, 1, kMaxContext));
   RETURN_IF_ERROR(check_range("layers", spec.layers.size(), 1, kMaxLayers));
   if (spec.query_heads % spec.kv_heads != 0)
-    return invalid_argument_error("query_heads {} is not a multiple of kv_heads {}", spec.query_heads,
-                                  spec.kv_heads);
+    return invalid_argument_error("query_heads {} is not a multiple of kv_heads {}",
+                                  spec.query_heads, spec.kv_heads);
   if (spec.head_dim % 2 != 0)
-    return invalid_argument_error("head_dim {} is odd; rotary embedding needs pairs", spec.head_dim);
+    return invalid_argument_error("head_dim {} is odd; rotary embedding needs pairs",
+                                  spec.head_dim);
   if (spec.hidden % 32 != 0 || spec.expert_inner % 32 != 0)
-    return invalid_argument_error("hidden {} and expert_inner {} must be multiples of 32 (MXFP4 blocks)",
-                                  spec.hidden, spec.expert_inner);
-  const bool slides = std::find(spec.layers.begin(), spec.layers.end(), LayerKind::sliding_attention) !=
-                      spec.layers.end();
+    return invalid_argument_error(
+        "hidden {} and expert_inner {} must be multiples of 32 (MXFP4 blocks)", spec.hidden,
+        spec.expert_inner);
+  const bool slides = std::find(spec.layers.begin(), spec.layers.end(),
+                                LayerKind::sliding_attention) != spec.layers.end();
   if (slides) RETURN_IF_ERROR(check_range("sliding_window", spec.sliding_window, 1, kMaxContext));
   RETURN_IF_ERROR(check_positive("norm_eps", spec.norm_eps));
   RETURN_IF_ERROR(check_positive("swiglu_limit", spec.swiglu_limit));
@@ -121,15 +126,19 @@ Json spec_to_json(const ArchitectureSpec& spec) {
 
 namespace {
 
-Status refuse_unknown_keys(const Json& json, const std::set<std::string>& known, std::string_view what) {
+Status refuse_unknown_keys(const Json& json, const std::set<std::string>& known,
+                           std::string_view what) {
   for (const auto& [key, value] : json.items())
-    if (!known.contains(key)) return unsupported_error("{} has a key '{}' that this version does not know", what, key);
+    if (!known.contains(key))
+      return unsupported_error("{} has a key '{}' that this version does not know", what, key);
   return {};
 }
 
 Result<Yarn> yarn_from_json(const Json& json) {
   RETURN_IF_ERROR(refuse_unknown_keys(
-      json, {"factor", "original_context", "beta_fast", "beta_slow", "truncate", "attention_factor"}, "yarn"));
+      json,
+      {"factor", "original_context", "beta_fast", "beta_slow", "truncate", "attention_factor"},
+      "yarn"));
   Yarn yarn{};
   ASSIGN_OR_RETURN(yarn.factor, json_number(json, "factor", 0, 1e9));
   ASSIGN_OR_RETURN(yarn.original_context, json_number(json, "original_context", 0, 1e12));
@@ -161,22 +170,28 @@ Result<ArchitectureSpec> spec_from_json(const Json& json) {
     known.insert(key);
     if (!status.ok()) return;
     auto value = json_uint(json, key, 0, UINT32_MAX);
-    if (value.ok()) field = static_cast<uint32_t>(*value);
-    else status = std::move(value).error();
+    if (value.ok())
+      field = static_cast<uint32_t>(*value);
+    else
+      status = std::move(value).error();
   };
   const auto read_number = [&](const char* key, double& field) {
     known.insert(key);
     if (!status.ok()) return;
     auto value = json_number(json, key, 0, 1e12);
-    if (value.ok()) field = *value;
-    else status = std::move(value).error();
+    if (value.ok())
+      field = *value;
+    else
+      status = std::move(value).error();
   };
   const auto read_bool = [&](const char* key, bool& field) {
     known.insert(key);
     if (!status.ok()) return;
     auto value = json_bool(json, key);
-    if (value.ok()) field = *value;
-    else status = std::move(value).error();
+    if (value.ok())
+      field = *value;
+    else
+      status = std::move(value).error();
   };
   read_u32("vocab_rows", spec.vocab_rows);
   read_u32("hidden", spec.hidden);
@@ -207,7 +222,8 @@ Result<ArchitectureSpec> spec_from_json(const Json& json) {
   ASSIGN_OR_RETURN(spec.router, value_of(kRouterRules, router, "router"));
   ASSIGN_OR_RETURN(const Json* layers, json_member(json, "layers"));
   if (!layers->is_array() || layers->size() > kMaxLayers)
-    return invalid_argument_error("key 'layers' must be an array of at most {} layer kinds", kMaxLayers);
+    return invalid_argument_error("key 'layers' must be an array of at most {} layer kinds",
+                                  kMaxLayers);
   for (const Json& layer : *layers) {
     if (!layer.is_string()) return invalid_argument_error("key 'layers' must hold strings");
     ASSIGN_OR_RETURN(LayerKind kind, value_of(kLayerKinds, layer.get<std::string>(), "layer kind"));

@@ -25,13 +25,15 @@ enum class RouterRule : uint8_t {
   topk_then_softmax,  // top-k by logit, softmax over those k
 };
 
-// YaRN (Peng et al. 2023, arXiv:2309.00071): inverse frequencies blended between θ^(−2i/d) and that / factor.
+// YaRN (Peng et al. 2023, arXiv:2309.00071): inverse frequencies blended between θ^(−2i/d) and that
+// / factor.
 struct Yarn {
   double factor;
   double original_context;
   double beta_fast, beta_slow;
   bool truncate;            // true: the correction range is rounded outwards to whole dimensions
-  double attention_factor;  // multiplies cos and sin; 0.1 · ln(factor) + 1 unless the config says otherwise
+  double attention_factor;  // multiplies cos and sin; 0.1 · ln(factor) + 1 unless the config says
+                            // otherwise
 };
 
 struct Rope {
@@ -40,7 +42,8 @@ struct Rope {
 };
 
 struct ArchitectureSpec {
-  std::string family;  // config.json's model_type, e.g. "gpt_oss"; shown to people, decides chat format only
+  std::string family;  // config.json's model_type, e.g. "gpt_oss"; shown to people, decides chat
+                       // format only
 
   uint32_t vocab_rows;  // rows of embedding and head; may exceed the tokenizer's vocabulary
   uint32_t hidden;
@@ -65,8 +68,9 @@ struct ArchitectureSpec {
   uint32_t kv_width() const { return kv_heads * head_dim; }
 };
 
-// Refuses what would overflow or divide by zero later: zero or absurd dims, kv_heads that do not divide
-// query_heads, experts_per_token > experts, hidden or expert_inner not a multiple of 32, odd head_dim, …
+// Refuses what would overflow or divide by zero later: zero or absurd dims, kv_heads that do not
+// divide query_heads, experts_per_token > experts, hidden or expert_inner not a multiple of 32, odd
+// head_dim, …
 Status validate_spec(const ArchitectureSpec& spec);
 
 // The spec as the manifest stores it, and back (validated; unknown keys are refused by name).

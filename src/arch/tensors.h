@@ -23,14 +23,15 @@ struct TrunkTensorSpec {
 };
 
 // In file order: embed, then each layer's in the order they are used, final_norm, head.
-// Per layer N: layers.N.attn_norm · attn.{q,k,v}.{weight,bias} · attn.sinks · attn.o.{weight,bias} ·
-// ffn_norm · router.{weight,bias}. Biases and sinks only where the spec has them.
+// Per layer N: layers.N.attn_norm · attn.{q,k,v}.{weight,bias} · attn.sinks · attn.o.{weight,bias}
+// · ffn_norm · router.{weight,bias}. Biases and sinks only where the spec has them.
 std::vector<TrunkTensorSpec> trunk_tensors(const ArchitectureSpec& spec);
 
 // One section of an expert's record. Shapes are without the expert axis.
 struct ExpertSection {
-  std::string name;  // gate_up.blocks, gate_up.scales, gate_up.bias, down.blocks, down.scales, down.bias
-  DType dtype;       // u8 for MXFP4 blocks and scales, bf16 for biases
+  std::string
+      name;     // gate_up.blocks, gate_up.scales, gate_up.bias, down.blocks, down.scales, down.bias
+  DType dtype;  // u8 for MXFP4 blocks and scales, bf16 for biases
   std::vector<uint64_t> shape;
   uint64_t offset_bytes;  // from the record's start, 64-byte aligned
   uint64_t bytes;

@@ -27,7 +27,8 @@ TEST(Units, ParsesWhatPeopleWrite) {
   EXPECT_EQ(parse_bytes("4GB").value(), 4'000'000'000u);
   EXPECT_EQ(parse_bytes("1.5 MiB").value(), 3 * kMiB / 2);
   EXPECT_EQ(parse_bytes("4096").value(), 4096u);
-  for (const char* bad : {"", "-1", "x", "4X", "4GiBB", "nan", "inf", "1e30", "99999999999TiB", "0x10"})
+  for (const char* bad :
+       {"", "-1", "x", "4X", "4GiBB", "nan", "inf", "1e30", "99999999999TiB", "0x10"})
     EXPECT_FALSE(parse_bytes(bad).ok()) << bad;
 }
 
@@ -52,7 +53,8 @@ TEST(Hash, StreamEqualsWhole) {
   EXPECT_TRUE(digest_from_hex(digest_to_hex(stream.digest()), &back));
   EXPECT_EQ(back, stream.digest());
   EXPECT_FALSE(digest_from_hex("0123456789abcdeg", &back));
-  EXPECT_EQ(xxh3_64(std::string_view{}), 0x2d06800538d394c2u);  // published value for the empty input
+  EXPECT_EQ(xxh3_64(std::string_view{}),
+            0x2d06800538d394c2u);  // published value for the empty input
 }
 
 TEST(JsonDoor, RefusesWhatParsersDisagreeOn) {
@@ -73,7 +75,8 @@ TEST(JsonDoor, RefusesWhatParsersDisagreeOn) {
 }
 
 TEST(JsonDoor, GettersCheckTypeAndRange) {
-  const Json object = parse_json(R"({"n": 5, "f": 0.5, "neg": -1, "s": "x", "z": null})", "t").value();
+  const Json object =
+      parse_json(R"({"n": 5, "f": 0.5, "neg": -1, "s": "x", "z": null})", "t").value();
   EXPECT_EQ(json_uint(object, "n", 1, 10).value(), 5u);
   EXPECT_FALSE(json_uint(object, "n", 6, 10).ok());
   EXPECT_FALSE(json_uint(object, "f", 0, 10).ok());

@@ -1,5 +1,5 @@
-// CHECK: an assertion about this program's own logic, kept in release builds. Only a bug can trip it;
-// what the world can do (files, flags, requests) is reported through Result instead.
+// CHECK: an assertion about this program's own logic, kept in release builds. Only a bug can trip
+// it; what the world can do (files, flags, requests) is reported through Result instead.
 #pragma once
 
 namespace wader {
@@ -9,8 +9,8 @@ namespace wader {
 
 }  // namespace wader
 
-#define CHECK(condition)                                         \
-  do {                                                           \
-    if (!(condition)) [[unlikely]]                               \
-      ::wader::check_failed(__FILE__, __LINE__, #condition);     \
+#define CHECK(condition)                                     \
+  do {                                                       \
+    if (!(condition)) [[unlikely]]                           \
+      ::wader::check_failed(__FILE__, __LINE__, #condition); \
   } while (false)

@@ -7,9 +7,9 @@
 
 namespace wader {
 
-#define WADER_ERROR_MAKER(name)                                                   \
-  template <typename... Args>                                                     \
-  Error name##_error(fmt::format_string<Args...> format, Args&&... args) {        \
+#define WADER_ERROR_MAKER(name)                                                      \
+  template <typename... Args>                                                        \
+  Error name##_error(fmt::format_string<Args...> format, Args&&... args) {           \
     return Error{ErrorCode::name, fmt::format(format, std::forward<Args>(args)...)}; \
   }
 WADER_ERROR_MAKER(invalid_argument)

@@ -9,7 +9,9 @@
 
 namespace wader {
 
-uint64_t xxh3_64(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+uint64_t xxh3_64(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
 
 struct Xxh3Stream::State {
   XXH3_state_t* xxh = XXH3_createState();
@@ -28,9 +30,13 @@ void Xxh3Stream::update(std::span<const std::byte> bytes) {
   XXH3_64bits_update(state_->xxh, bytes.data(), bytes.size());
 }
 
-uint64_t Xxh3Stream::digest() const { return XXH3_64bits_digest(state_->xxh); }
+uint64_t Xxh3Stream::digest() const {
+  return XXH3_64bits_digest(state_->xxh);
+}
 
-std::string digest_to_hex(uint64_t digest) { return fmt::format("{:016x}", digest); }
+std::string digest_to_hex(uint64_t digest) {
+  return fmt::format("{:016x}", digest);
+}
 
 bool digest_from_hex(std::string_view hex, uint64_t* digest) {
   if (hex.size() != 16) return false;

@@ -12,7 +12,9 @@
 namespace wader {
 
 uint64_t xxh3_64(std::span<const std::byte> bytes);
-inline uint64_t xxh3_64(std::string_view text) { return xxh3_64(std::as_bytes(std::span(text))); }
+inline uint64_t xxh3_64(std::string_view text) {
+  return xxh3_64(std::as_bytes(std::span(text)));
+}
 
 // The same digest over a stream of pieces.
 class Xxh3Stream {

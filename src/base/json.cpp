@@ -73,7 +73,8 @@ Result<Json> parse_json(std::string_view text, std::string_view what, int max_de
   Json root;
   CheckedBuilder builder(root, max_depth);
   if (!Json::sax_parse(text, &builder)) {
-    return corrupt_error("{}: {}", what, builder.problem.empty() ? "not valid JSON" : builder.problem);
+    return corrupt_error("{}: {}", what,
+                         builder.problem.empty() ? "not valid JSON" : builder.problem);
   }
   return root;
 }

@@ -52,7 +52,8 @@ std::set<uint32_t> parse_cpu_list(std::string_view text) {
   return cpus;
 }
 
-// The directories of this process' cgroup and all its parents, nearest first. `controller` empty: cgroup v2.
+// The directories of this process' cgroup and all its parents, nearest first. `controller` empty:
+// cgroup v2.
 std::vector<fs::path> cgroup_directories(const fs::path& root, std::string_view controller) {
   std::ifstream in(root / "proc/self/cgroup");
   std::string line;
@@ -61,12 +62,16 @@ std::vector<fs::path> cgroup_directories(const fs::path& root, std::string_view 
     if (first == std::string::npos || second == std::string::npos) continue;
     std::stringstream names(line.substr(first + 1, second - first - 1));
     bool matches = controller.empty() && first + 1 == second;
-    for (std::string name; !controller.empty() && std::getline(names, name, ',');) matches |= name == controller;
+    for (std::string name; !controller.empty() && std::getline(names, name, ',');)
+      matches |= name == controller;
     if (!matches) continue;
-    const fs::path mount = controller.empty() ? root / "sys/fs/cgroup" : root / "sys/fs/cgroup" / std::string(controller);
-    // In a container the path is the host's and is not below the mount; what is there is then the container's own.
+    const fs::path mount = controller.empty() ? root / "sys/fs/cgroup"
+                                              : root / "sys/fs/cgroup" / std::string(controller);
+    // In a container the path is the host's and is not below the mount; what is there is then the
+    // container's own.
     std::vector<fs::path> directories;
-    for (fs::path path = fs::path(line.substr(second + 1)).relative_path(); !path.empty(); path = path.parent_path())
+    for (fs::path path = fs::path(line.substr(second + 1)).relative_path(); !path.empty();
+         path = path.parent_path())
       if (fs::is_directory(mount / path)) directories.push_back(mount / path);
     directories.push_back(mount);
     return directories;
@@ -85,11 +90,13 @@ std::optional<double> cpu_quota(const fs::path& root) {
     if (!line) continue;
     const size_t space = line->find(' ');
     const auto quota = parse_int(line->substr(0, space));
-    const auto period = space == std::string::npos ? std::nullopt : parse_int(line->substr(space + 1));
+    const auto period =
+        space == std::string::npos ? std::nullopt : parse_int(line->substr(space + 1));
     if (quota && period) take(static_cast<double>(*quota), static_cast<double>(*period));
   }
   for (const fs::path& directory : cgroup_directories(root, "cpu")) {
-    const auto quota = int_file(directory / "cpu.cfs_quota_us"), period = int_file(directory / "cpu.cfs_period_us");
+    const auto quota = int_file(directory / "cpu.cfs_quota_us"),
+               period = int_file(directory / "cpu.cfs_period_us");
     if (quota && period) take(static_cast<double>(*quota), static_cast<double>(*period));
   }
   return least;
@@ -146,14 +153,18 @@ std::optional<uint64_t> meminfo_bytes(const fs::path& path, std::string_view wan
   return std::nullopt;
 }
 
-// Room under one limit: what is used does not count where it is page cache, which the kernel gives back.
-void apply_limit(MemoryRoom& room, const fs::path& limit_file, const fs::path& usage_file, uint64_t cache_bytes) {
+// Room under one limit: what is used does not count where it is page cache, which the kernel gives
+// back.
+void apply_limit(MemoryRoom& room, const fs::path& limit_file, const fs::path& usage_file,
+                 uint64_t cache_bytes) {
   const auto limit = int_file(limit_file);
   const auto usage = int_file(usage_file);
-  if (!limit || *limit < 0 || *limit >= int64_t{1} << 60) return;  // v1 writes "none" as 2^63 less a page
+  if (!limit || *limit < 0 || *limit >= int64_t{1} << 60)
+    return;  // v1 writes "none" as 2^63 less a page
   const auto used = static_cast<uint64_t>(usage.value_or(0));
   const uint64_t held = used - std::min(used, cache_bytes);
-  const uint64_t left = static_cast<uint64_t>(*limit) - std::min(static_cast<uint64_t>(*limit), held);
+  const uint64_t left =
+      static_cast<uint64_t>(*limit) - std::min(static_cast<uint64_t>(*limit), held);
   if (left < room.available_bytes) room = {left, "cgroup limit " + limit_file.string()};
 }
 
@@ -174,8 +185,9 @@ ThreadChoice choose_threads(const std::vector<uint32_t>& affinity, const fs::pat
   const std::set<uint32_t> allowed(affinity.begin(), affinity.end());
   const std::set<uint32_t> fast = fast_cpus(allowed, root);
   const auto cores = static_cast<uint32_t>(std::max<size_t>(physical_cores(fast, root), 1));
-  ThreadChoice choice{cores, fmt::format("{} {}cores of {} usable CPUs", cores,
-                                         fast.size() < allowed.size() ? "performance " : "", allowed.size())};
+  ThreadChoice choice{
+      cores, fmt::format("{} {}cores of {} usable CPUs", cores,
+                         fast.size() < allowed.size() ? "performance " : "", allowed.size())};
   if (const auto quota = cpu_quota(root); quota && *quota < cores) {
     choice.threads = static_cast<uint32_t>(std::max(1.0, std::floor(*quota)));
     choice.reason = fmt::format("cgroup quota of {:.2f} CPUs", *quota);
@@ -194,7 +206,8 @@ MemoryRoom memory_room(const fs::path& root) {
   }
   for (const fs::path& directory : cgroup_directories(root, "memory")) {
     const uint64_t cache = keyed_value(directory / "memory.stat", "total_cache").value_or(0);
-    apply_limit(room, directory / "memory.limit_in_bytes", directory / "memory.usage_in_bytes", cache);
+    apply_limit(room, directory / "memory.limit_in_bytes", directory / "memory.usage_in_bytes",
+                cache);
   }
   return room;
 }

@@ -1,5 +1,6 @@
-// What this machine lets this process use: CPUs and memory, looking through cgroups v1 and v2 and hybrid cores.
-// All functions read files below `root`, so that tests can hand in a tree of their own.
+// What this machine lets this process use: CPUs and memory, looking through cgroups v1 and v2 and
+// hybrid cores. All functions read files below `root`, so that tests can hand in a tree of their
+// own.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,11 @@ struct ThreadChoice {
   std::string reason;  // "8 performance cores of 20 CPUs", "cgroup quota of 7.65 CPUs"
 };
 
-// floor(min(usable cores, every CPU quota up the cgroup tree)). Usable cores: of the CPUs in `affinity`, the fast ones
-// where cores differ (a slow core in a static partition makes all others wait), one per physical core.
-ThreadChoice choose_threads(const std::vector<uint32_t>& affinity, const std::filesystem::path& root = "/");
+// floor(min(usable cores, every CPU quota up the cgroup tree)). Usable cores: of the CPUs in
+// `affinity`, the fast ones where cores differ (a slow core in a static partition makes all others
+// wait), one per physical core.
+ThreadChoice choose_threads(const std::vector<uint32_t>& affinity,
+                            const std::filesystem::path& root = "/");
 std::vector<uint32_t> process_affinity();  // sched_getaffinity
 
 struct MemoryRoom {
@@ -24,8 +27,8 @@ struct MemoryRoom {
   std::string reason;        // "MemAvailable", "cgroup limit /sys/fs/cgroup/…/memory.max"
 };
 
-// min(MemAvailable, for every finite cgroup limit (max, high, limit_in_bytes) up the tree: limit − use + page cache).
-// Files that cannot be read or parsed limit nothing.
+// min(MemAvailable, for every finite cgroup limit (max, high, limit_in_bytes) up the tree: limit −
+// use + page cache). Files that cannot be read or parsed limit nothing.
 MemoryRoom memory_room(const std::filesystem::path& root = "/");
 
 struct ProcessMemory {

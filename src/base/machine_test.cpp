@@ -33,7 +33,9 @@ class MachineTest : public ::testing::Test {
   std::filesystem::path root_;
 };
 
-TEST_F(MachineTest, AffinityAloneCountsCores) { EXPECT_EQ(choose_threads(cpus(4), root_).threads, 4u); }
+TEST_F(MachineTest, AffinityAloneCountsCores) {
+  EXPECT_EQ(choose_threads(cpus(4), root_).threads, 4u);
+}
 
 TEST_F(MachineTest, QuotaIsFlooredAndFoundOnAParent) {
   put("proc/self/cgroup", "0::/a/b\n");
@@ -70,7 +72,8 @@ TEST_F(MachineTest, SmtSiblingsAreOneCore) {
 
 TEST_F(MachineTest, CapacityTellsFastFromSlow) {
   for (int cpu = 0; cpu < 8; ++cpu)
-    put("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cpu_capacity", cpu < 4 ? "446\n" : "1024\n");
+    put("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cpu_capacity",
+        cpu < 4 ? "446\n" : "1024\n");
   EXPECT_EQ(choose_threads(cpus(8), root_).threads, 4u);
 }
 

@@ -13,8 +13,8 @@ struct Progress {
   uint64_t total_bytes = 0;
 };
 
-// Called from the working thread, at most every few MiB. Returning false asks the work to stop; it then
-// ends with ErrorCode::cancelled and leaves what it has for a later resume.
+// Called from the working thread, at most every few MiB. Returning false asks the work to stop; it
+// then ends with ErrorCode::cancelled and leaves what it has for a later resume.
 using ProgressFn = std::function<bool(const Progress&)>;
 
 }  // namespace wader

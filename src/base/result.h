@@ -1,5 +1,5 @@
-// Result<T>: a value or an Error. Library code never prints, throws or exits for something the world
-// can cause; it returns one of these. Status is Result<void>.
+// Result<T>: a value or an Error. Library code never prints, throws or exits for something the
+// world can cause; it returns one of these. Status is Result<void>.
 #pragma once
 
 #include <optional>
@@ -37,23 +37,39 @@ struct Error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit on purpose
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
 
-  T& value() & { CHECK(ok()); return *std::get_if<0>(&state_); }
-  const T& value() const& { CHECK(ok()); return *std::get_if<0>(&state_); }
-  T value() && { CHECK(ok()); return std::move(*std::get_if<0>(&state_)); }  // by value: safe in a range-for
+  T& value() & {
+    CHECK(ok());
+    return *std::get_if<0>(&state_);
+  }
+  const T& value() const& {
+    CHECK(ok());
+    return *std::get_if<0>(&state_);
+  }
+  T value() && {
+    CHECK(ok());
+    return std::move(*std::get_if<0>(&state_));
+  }  // by value: safe in a range-for
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 
-  const Error& error() const& { CHECK(!ok()); return *std::get_if<1>(&state_); }
-  Error&& error() && { CHECK(!ok()); return std::move(*std::get_if<1>(&state_)); }
+  const Error& error() const& {
+    CHECK(!ok());
+    return *std::get_if<1>(&state_);
+  }
+  Error&& error() && {
+    CHECK(!ok());
+    return std::move(*std::get_if<1>(&state_));
+  }
 
  private:
   std::variant<T, Error> state_;
@@ -67,8 +83,14 @@ class [[nodiscard]] Result<void> {
 
   bool ok() const { return !error_.has_value(); }
   explicit operator bool() const { return ok(); }
-  const Error& error() const& { CHECK(!ok()); return *error_; }
-  Error&& error() && { CHECK(!ok()); return std::move(*error_); }
+  const Error& error() const& {
+    CHECK(!ok());
+    return *error_;
+  }
+  Error&& error() && {
+    CHECK(!ok());
+    return std::move(*error_);
+  }
 
  private:
   std::optional<Error> error_;
@@ -82,15 +104,14 @@ using Status = Result<void>;
 #define WADER_CONCAT(a, b) WADER_CONCAT_(a, b)
 
 // Returns from the enclosing function with the error of `expression`, if it has one.
-#define RETURN_IF_ERROR(expression)                                       \
-  do {                                                                    \
-    if (auto status_ = (expression); !status_.ok())                       \
-      return std::move(status_).error();                                  \
+#define RETURN_IF_ERROR(expression)                                                    \
+  do {                                                                                 \
+    if (auto status_ = (expression); !status_.ok()) return std::move(status_).error(); \
   } while (false)
 
 // ASSIGN_OR_RETURN(auto x, f()): declares or assigns x, or returns f's error.
-#define ASSIGN_OR_RETURN(declaration, expression)                         \
-  auto WADER_CONCAT(result_, __LINE__) = (expression);                    \
-  if (!WADER_CONCAT(result_, __LINE__).ok())                              \
-    return std::move(WADER_CONCAT(result_, __LINE__)).error();            \
+#define ASSIGN_OR_RETURN(declaration, expression)              \
+  auto WADER_CONCAT(result_, __LINE__) = (expression);         \
+  if (!WADER_CONCAT(result_, __LINE__).ok())                   \
+    return std::move(WADER_CONCAT(result_, __LINE__)).error(); \
   declaration = std::move(WADER_CONCAT(result_, __LINE__)).value()

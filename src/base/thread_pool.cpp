@@ -75,7 +75,9 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : impl_->threads) thread.join();
 }
 
-int ThreadPool::size() const { return impl_->workers; }
+int ThreadPool::size() const {
+  return impl_->workers;
+}
 
 void ThreadPool::run(int64_t count, int64_t grain, void (*fn)(void*, Slice), void* context) {
   CHECK(count >= 0 && grain >= 1);

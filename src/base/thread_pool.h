@@ -1,5 +1,5 @@
-// A fixed set of compute threads with a static partition: worker w of n always gets the same slice of
-// [0, count), so the thread count can never change which arithmetic happens, only who does it.
+// A fixed set of compute threads with a static partition: worker w of n always gets the same slice
+// of [0, count), so the thread count can never change which arithmetic happens, only who does it.
 // One owner calls parallel_for; it is not reentrant and not shared between engines.
 #pragma once
 
@@ -31,8 +31,9 @@ class ThreadPool {
 
   template <typename Fn>
   void parallel_for(int64_t count, int64_t grain, Fn&& fn) {
-    run(count, grain, [](void* f, Slice slice) { (*static_cast<std::remove_reference_t<Fn>*>(f))(slice); },
-        &fn);
+    run(
+        count, grain,
+        [](void* f, Slice slice) { (*static_cast<std::remove_reference_t<Fn>*>(f))(slice); }, &fn);
   }
 
  private:

@@ -1,6 +1,6 @@
 // Container: a model in our own format, a directory NAME.wader (docs/format.md gives every byte).
-// Opening checks the manifest, every file's size and the digests of the small files; trunk tensors and
-// expert records are checked against digests.bin when they are read.
+// Opening checks the manifest, every file's size and the digests of the small files; trunk tensors
+// and expert records are checked against digests.bin when they are read.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ struct TrunkTensor {
 
 struct FileRecord {
   uint64_t bytes;
-  std::string digest;  // XXH3-64 in hex; empty for trunk.bin and the expert files, which digests.bin covers
+  std::string
+      digest;  // XXH3-64 in hex; empty for trunk.bin and the expert files, which digests.bin covers
 };
 
 // manifest.json, parsed and checked against its own spec.
@@ -47,9 +48,9 @@ struct Manifest {
   uint64_t expert_bytes() const;  // of all expert files together
 };
 
-// Text of a manifest, with its own digest as last key, and back. The parser takes untrusted text: it
-// refuses wrong versions, digests, unknown keys, tensors that are missing, doubled, misshapen, overlapping
-// or outside.
+// Text of a manifest, with its own digest as last key, and back. The parser takes untrusted text:
+// it refuses wrong versions, digests, unknown keys, tensors that are missing, doubled, misshapen,
+// overlapping or outside.
 std::string manifest_to_text(const Manifest& manifest);
 Result<Manifest> parse_manifest(std::string_view text);
 
@@ -67,23 +68,26 @@ class Container {
   uint64_t expert_digest(uint32_t layer, uint32_t expert) const;
   uint64_t trunk_digest(size_t tensor_index) const;
 
-  // A small file of the container ("tokenizer.json"), already verified by open. not_found when it has none.
+  // A small file of the container ("tokenizer.json"), already verified by open. not_found when it
+  // has none.
   Result<std::string> read_small_file(const std::string& name) const;
   bool has_file(const std::string& name) const { return manifest_.files.contains(name); }
 
  private:
   std::filesystem::path directory_;
   Manifest manifest_;
-  std::vector<uint64_t> digests_;  // layer-major expert records, then trunk tensors in manifest order
+  std::vector<uint64_t>
+      digests_;  // layer-major expert records, then trunk tensors in manifest order
 };
 
 struct VerifyReport {
-  uint64_t bytes = 0;                  // read and checked
-  std::vector<std::string> problems;   // "experts/layer-003.bin: expert 17 does not match its checksum"
+  uint64_t bytes = 0;  // read and checked
+  std::vector<std::string>
+      problems;  // "experts/layer-003.bin: expert 17 does not match its checksum"
 };
 
-// Re-reads every byte of the container. An error only when it was stopped or could not be read at all; damage
-// is in the report.
+// Re-reads every byte of the container. An error only when it was stopped or could not be read at
+// all; damage is in the report.
 Result<VerifyReport> verify_container(const Container& container, const ProgressFn& progress);
 
 }  // namespace wader

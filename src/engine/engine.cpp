@@ -12,7 +12,8 @@
 namespace wader {
 namespace {
 
-// Four readers keep an NVMe disk's queue filled without crowding the compute threads; one expert is one read.
+// Four readers keep an NVMe disk's queue filled without crowding the compute threads; one expert is
+// one read.
 constexpr uint32_t kReadThreads = 4;
 constexpr uint32_t kReadsInFlight = 64;
 
@@ -29,21 +30,25 @@ uint32_t thread_count(const EngineOptions& options) {
 
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const Container& container) {
   if (!container.has_file("tokenizer.json")) return std::unique_ptr<Tokenizer>();
-  ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::load((container.directory() / "tokenizer.json").string()));
+  ASSIGN_OR_RETURN(Tokenizer tokenizer,
+                   Tokenizer::load((container.directory() / "tokenizer.json").string()));
   if (tokenizer.vocab_size() > container.spec().vocab_rows)
-    return corrupt_error("tokenizer.json names {} ids, the model has {} rows", tokenizer.vocab_size(),
-                         container.spec().vocab_rows);
+    return corrupt_error("tokenizer.json names {} ids, the model has {} rows",
+                         tokenizer.vocab_size(), container.spec().vocab_rows);
   return std::make_unique<Tokenizer>(std::move(tokenizer));
 }
 
-// The program and the tokenizer are in memory already: they are measured, everything else is planned.
+// The program and the tokenizer are in memory already: they are measured, everything else is
+// planned.
 Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& options) {
   malloc_trim(0);  // loading a tokenizer leaves freed pages behind
   const ProcessMemory process = process_memory();
   const MemoryRoom room = memory_room();
-  // One eighth of the room stays with the system and the page cache, which metadata and the trunk's read need.
-  const MachineMemory machine{process.resident_bytes + room.available_bytes - room.available_bytes / 8,
-                              process.resident_bytes};
+  // One eighth of the room stays with the system and the page cache, which metadata and the trunk's
+  // read need.
+  const MachineMemory machine{
+      process.resident_bytes + room.available_bytes - room.available_bytes / 8,
+      process.resident_bytes};
   const PlanRequest request{.trunk_bytes = TrunkWeights::resident_bytes(container.manifest()),
                             .expert_stride_bytes = container.manifest().experts.stride_bytes,
                             .budget_bytes = options.memory_bytes,
@@ -55,20 +60,26 @@ Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& op
                             .extra_bytes = options.extra_bytes};
   ASSIGN_OR_RETURN(MemoryPlan plan, plan_memory(container.spec(), request, machine));
   if (process.peak_resident_bytes > plan.budget_bytes)
-    return over_budget_error("--memory {} is less than the {} that loading the tokenizer took; try --memory {}MiB",
-                             format_bytes(plan.budget_bytes), format_bytes(process.peak_resident_bytes),
-                             process.peak_resident_bytes / kMiB + 1);
+    return over_budget_error(
+        "--memory {} is less than the {} that loading the tokenizer took; try --memory {}MiB",
+        format_bytes(plan.budget_bytes), format_bytes(process.peak_resident_bytes),
+        process.peak_resident_bytes / kMiB + 1);
   return plan;
 }
 
 }  // namespace
 
 Status validate_engine_options(const EngineOptions& options) {
-  if (options.threads > 1024) return invalid_argument_error("--threads {} is more than 1024", options.threads);
+  if (options.threads > 1024)
+    return invalid_argument_error("--threads {} is more than 1024", options.threads);
   if (options.io != "threads")
-    return invalid_argument_error("--io '{}' is not known to this version; it has threads", options.io);
-  RETURN_IF_ERROR(direct_from_name(options.direct).ok() ? Status() : Status(direct_from_name(options.direct).error()));
-  if (auto kernels = select_kernels(options.kernels); !kernels.ok()) return std::move(kernels).error().within("--kernels");
+    return invalid_argument_error("--io '{}' is not known to this version; it has threads",
+                                  options.io);
+  RETURN_IF_ERROR(direct_from_name(options.direct).ok()
+                      ? Status()
+                      : Status(direct_from_name(options.direct).error()));
+  if (auto kernels = select_kernels(options.kernels); !kernels.ok())
+    return std::move(kernels).error().within("--kernels");
   if (auto rule = eviction_rule_from_name(options.cache_policy); !rule.ok())
     return std::move(rule).error().within("--cache-policy");
   return {};
@@ -81,24 +92,30 @@ Result<MemoryPlan> plan_for(const Container& container, const EngineOptions& opt
   return make_plan(container, options);
 }
 
-Result<std::unique_ptr<Engine>> Engine::open(const std::filesystem::path& path, const EngineOptions& options) {
+Result<std::unique_ptr<Engine>> Engine::open(const std::filesystem::path& path,
+                                             const EngineOptions& options) {
   RETURN_IF_ERROR(validate_engine_options(options));
   ASSIGN_OR_RETURN(Container container, Container::open(path));
   ASSIGN_OR_RETURN(auto tokenizer, load_tokenizer(container));
   ASSIGN_OR_RETURN(const MemoryPlan plan, make_plan(container, options));
-  ASSIGN_OR_RETURN(auto model, LoadedModel::load(std::move(container), std::move(tokenizer), options, plan));
+  ASSIGN_OR_RETURN(auto model,
+                   LoadedModel::load(std::move(container), std::move(tokenizer), options, plan));
   return std::unique_ptr<Engine>(std::move(model));
 }
 
-LoadedModel::LoadedModel(Container container, std::unique_ptr<Tokenizer> tokenizer, const MemoryPlan& plan)
+LoadedModel::LoadedModel(Container container, std::unique_ptr<Tokenizer> tokenizer,
+                         const MemoryPlan& plan)
     : container_(std::move(container)),
       tokenizer_(std::move(tokenizer)),
       plan_(plan),
       rope_(container_.spec().rope, container_.spec().head_dim) {}
 
-Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container, std::unique_ptr<Tokenizer> tokenizer,
-                                                       const EngineOptions& options, const MemoryPlan& plan) {
-  std::unique_ptr<LoadedModel> model(new LoadedModel(std::move(container), std::move(tokenizer), plan));
+Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
+                                                       std::unique_ptr<Tokenizer> tokenizer,
+                                                       const EngineOptions& options,
+                                                       const MemoryPlan& plan) {
+  std::unique_ptr<LoadedModel> model(
+      new LoadedModel(std::move(container), std::move(tokenizer), plan));
   const ArchitectureSpec& spec = model->container_.spec();
   RETURN_IF_ERROR(model->read_generation_config());
   ASSIGN_OR_RETURN(model->kernels_, select_kernels(options.kernels));
@@ -107,8 +124,10 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container, std:
   model->threads_ = std::make_unique<ThreadPool>(static_cast<int>(plan.threads));
   ASSIGN_OR_RETURN(model->work_, Workspace::create(spec, plan.chunk, plan.context, plan.threads));
   ASSIGN_OR_RETURN(model->source_, ContainerExperts::open(model->container_, direct));
-  model->queue_ = options.make_read_queue ? options.make_read_queue() : make_thread_read_queue(kReadThreads, kReadsInFlight);
-  ASSIGN_OR_RETURN(model->cache_, ExpertCache::create(*model->source_, plan.slots, rule, *model->queue_));
+  model->queue_ = options.make_read_queue ? options.make_read_queue()
+                                          : make_thread_read_queue(kReadThreads, kReadsInFlight);
+  ASSIGN_OR_RETURN(model->cache_,
+                   ExpertCache::create(*model->source_, plan.slots, rule, *model->queue_));
   ASSIGN_OR_RETURN(model->weights_, TrunkWeights::load(model->container_));
   return model;
 }
@@ -128,8 +147,10 @@ std::string LoadedModel::io_description() const {
 
 Result<std::unique_ptr<Session>> LoadedModel::new_session() {
   if (open_sessions_ > 0)
-    return invalid_argument_error("this engine was planned for one session at a time; close the other first");
-  ASSIGN_OR_RETURN(SequenceState state, SequenceState::create(container_.spec(), plan_.context, plan_.chunk));
+    return invalid_argument_error(
+        "this engine was planned for one session at a time; close the other first");
+  ASSIGN_OR_RETURN(SequenceState state,
+                   SequenceState::create(container_.spec(), plan_.context, plan_.chunk));
   ++open_sessions_;
   return std::unique_ptr<Session>(std::make_unique<Timeline>(*this, std::move(state)));
 }

@@ -1,5 +1,5 @@
-// Engine: one loaded model. Session: one timeline of tokens on it. One thread owns an Engine and its
-// sessions; only cancel flags may be touched from elsewhere.
+// Engine: one loaded model. Session: one timeline of tokens on it. One thread owns an Engine and
+// its sessions; only cancel flags may be touched from elsewhere.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,8 @@ struct EngineOptions {
   std::string cache_policy = "lfu";
   std::string io = "threads";
   std::string direct = "auto";  // on | off | auto: O_DIRECT where a probe read proves it
-  uint64_t extra_bytes = 0;     // what the caller will hold itself, counted in the plan (captured values)
+  uint64_t extra_bytes =
+      0;  // what the caller will hold itself, counted in the plan (captured values)
   // Tests put faults under the cache by giving their own reads.
   std::function<std::unique_ptr<ReadQueue>()> make_read_queue = {};
 };
@@ -53,11 +54,12 @@ enum class FinishReason : uint8_t { stop, length, context_full, cancelled };
 
 struct GenerateOptions {
   SamplingParams sampling;
-  uint32_t max_tokens = 0;         // 0 = until a stop id or the context's end
-  std::vector<TokenId> stop_ids;   // the one that stopped it is in Generation::ids but not passed to on_token
-  const std::atomic<bool>* cancel = nullptr;                           // looked at once a token and once a chunk
+  uint32_t max_tokens = 0;  // 0 = until a stop id or the context's end
+  std::vector<TokenId>
+      stop_ids;  // the one that stopped it is in Generation::ids but not passed to on_token
+  const std::atomic<bool>* cancel = nullptr;  // looked at once a token and once a chunk
   std::function<void(uint32_t done, uint32_t total)> on_prefill = {};  // after each chunk
-  std::function<bool(TokenId)> on_token = {};                          // false stops, as cancel does
+  std::function<bool(TokenId)> on_token = {};  // false stops, as cancel does
 };
 
 struct Generation {
@@ -68,7 +70,7 @@ struct Generation {
 
 // Copies of inner values for `wader logits` and the golden tests. Row-major, sized by evaluate().
 struct Capture {
-  std::vector<float> hidden;            // (layers + 1, T, hidden); the last one after the final norm
+  std::vector<float> hidden;  // (layers + 1, T, hidden); the last one after the final norm
   std::vector<int32_t> router_indices;  // (layers, T, k)
   std::vector<float> router_weights;    // (layers, T, k)
 };
@@ -78,27 +80,31 @@ class Session {
   virtual ~Session() = default;
   virtual const std::vector<TokenId>& tokens() const = 0;
   // Makes `prompt` the timeline (the state of the longest common prefix is kept) and continues it.
-  virtual Result<Generation> generate(std::span<const TokenId> prompt, const GenerateOptions& options) = 0;
-  // Makes `tokens` the timeline, calling on_logits for each position computed, from `first_logits` on.
-  // All of `tokens` is computed afresh when `capture` is given or first_logits lies in the kept prefix.
-  virtual Status evaluate(std::span<const TokenId> tokens, uint32_t first_logits,
-                          const std::function<void(uint32_t position, std::span<const float> logits)>& on_logits,
-                          Capture* capture) = 0;
+  virtual Result<Generation> generate(std::span<const TokenId> prompt,
+                                      const GenerateOptions& options) = 0;
+  // Makes `tokens` the timeline, calling on_logits for each position computed, from `first_logits`
+  // on. All of `tokens` is computed afresh when `capture` is given or first_logits lies in the kept
+  // prefix.
+  virtual Status evaluate(
+      std::span<const TokenId> tokens, uint32_t first_logits,
+      const std::function<void(uint32_t position, std::span<const float> logits)>& on_logits,
+      Capture* capture) = 0;
   virtual void reset() = 0;
 };
 
 class Engine {
  public:
   virtual ~Engine() = default;
-  static Result<std::unique_ptr<Engine>> open(const std::filesystem::path& container, const EngineOptions& options);
+  static Result<std::unique_ptr<Engine>> open(const std::filesystem::path& container,
+                                              const EngineOptions& options);
 
   virtual const Container& container() const = 0;
   virtual const Tokenizer* tokenizer() const = 0;  // null when the container has no tokenizer.json
   virtual const MemoryPlan& plan() const = 0;
-  virtual std::string io_description() const = 0;  // "4 pread threads, O_DIRECT"
-  virtual const SamplingParams& default_sampling() const = 0;    // of generation_config.json
-  virtual const std::vector<TokenId>& eos_ids() const = 0;       // of generation_config.json
-  virtual Result<std::unique_ptr<Session>> new_session() = 0;    // at most plan().sessions at once
+  virtual std::string io_description() const = 0;              // "4 pread threads, O_DIRECT"
+  virtual const SamplingParams& default_sampling() const = 0;  // of generation_config.json
+  virtual const std::vector<TokenId>& eos_ids() const = 0;     // of generation_config.json
+  virtual Result<std::unique_ptr<Session>> new_session() = 0;  // at most plan().sessions at once
   virtual EngineStats stats() const = 0;
   virtual void reset_stats() = 0;
 };

@@ -13,8 +13,10 @@ namespace wader {
 class LoadedModel final : public Engine {
  public:
   // Second step of Engine::open, after the plan was made.
-  static Result<std::unique_ptr<LoadedModel>> load(Container container, std::unique_ptr<Tokenizer> tokenizer,
-                                                   const EngineOptions& options, const MemoryPlan& plan);
+  static Result<std::unique_ptr<LoadedModel>> load(Container container,
+                                                   std::unique_ptr<Tokenizer> tokenizer,
+                                                   const EngineOptions& options,
+                                                   const MemoryPlan& plan);
 
   const Container& container() const override { return container_; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
@@ -26,7 +28,12 @@ class LoadedModel final : public Engine {
   EngineStats stats() const override;
   void reset_stats() override;
 
-  ModelContext context() { return {container_.spec(), container_.manifest().experts, weights_, rope_, *kernels_, *cache_, *threads_, work_}; }
+  ModelContext context() {
+    return {container_.spec(), container_.manifest().experts,
+            weights_,          rope_,
+            *kernels_,         *cache_,
+            *threads_,         work_};
+  }
   EngineStats& counters() { return stats_; }
   void session_closed() { --open_sessions_; }
 
@@ -44,7 +51,8 @@ class LoadedModel final : public Engine {
   const Kernels* kernels_ = nullptr;
   std::unique_ptr<ThreadPool> threads_;
   Workspace work_;
-  // Declared in this order: the cache drains the queue before either goes, and the files outlive both.
+  // Declared in this order: the cache drains the queue before either goes, and the files outlive
+  // both.
   std::unique_ptr<ContainerExperts> source_;
   std::unique_ptr<ReadQueue> queue_;
   std::unique_ptr<ExpertCache> cache_;

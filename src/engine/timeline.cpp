@@ -13,7 +13,9 @@ namespace {
 class Stopwatch {
  public:
   explicit Stopwatch(double& total) : total_(total), start_(std::chrono::steady_clock::now()) {}
-  ~Stopwatch() { total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  ~Stopwatch() {
+    total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
@@ -41,10 +43,13 @@ class CaptureObserver {
       if (stage == spec_.layer_count()) return;
       const uint32_t plane = std::min(stage, spec_.layer_count());
       std::copy(x.begin(), x.end(),
-                capture_.hidden.begin() + (static_cast<ptrdiff_t>(plane) * total_ + begin_) * spec_.hidden);
+                capture_.hidden.begin() +
+                    (static_cast<ptrdiff_t>(plane) * total_ + begin_) * spec_.hidden);
     };
-    observer_.on_router = [this](uint32_t layer, std::span<const uint32_t> ids, std::span<const float> weights) {
-      const ptrdiff_t at = (static_cast<ptrdiff_t>(layer) * total_ + begin_) * spec_.experts_per_token;
+    observer_.on_router = [this](uint32_t layer, std::span<const uint32_t> ids,
+                                 std::span<const float> weights) {
+      const ptrdiff_t at =
+          (static_cast<ptrdiff_t>(layer) * total_ + begin_) * spec_.experts_per_token;
       std::copy(ids.begin(), ids.end(), capture_.router_indices.begin() + at);
       std::copy(weights.begin(), weights.end(), capture_.router_weights.begin() + at);
     };
@@ -64,12 +69,15 @@ class CaptureObserver {
 
 }  // namespace
 
-Timeline::Timeline(LoadedModel& model, SequenceState state) : model_(model), state_(std::move(state)) {
+Timeline::Timeline(LoadedModel& model, SequenceState state)
+    : model_(model), state_(std::move(state)) {
   tokens_.reserve(state_.context());
   rows_.reserve(model.plan().chunk);
 }
 
-Timeline::~Timeline() { model_.session_closed(); }
+Timeline::~Timeline() {
+  model_.session_closed();
+}
 
 void Timeline::reset() {
   CHECK(state_.rewind(0));
@@ -79,18 +87,22 @@ void Timeline::reset() {
 Status Timeline::check_tokens(std::span<const TokenId> tokens) const {
   if (tokens.empty()) return invalid_argument_error("there are no tokens to compute");
   if (tokens.size() > state_.context())
-    return over_budget_error("{} tokens are more than the context of {}; raise --context", tokens.size(), state_.context());
+    return over_budget_error("{} tokens are more than the context of {}; raise --context",
+                             tokens.size(), state_.context());
   const uint32_t vocab = model_.container().spec().vocab_rows;
   for (size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= vocab)
-      return invalid_argument_error("token {} at position {} is not an id of this model (0 to {})", tokens[i], i, vocab - 1);
+      return invalid_argument_error("token {} at position {} is not an id of this model (0 to {})",
+                                    tokens[i], i, vocab - 1);
   return {};
 }
 
 uint32_t Timeline::keep_prefix(std::span<const TokenId> tokens, uint32_t most) {
-  const auto common = std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end()).first;
+  const auto common =
+      std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end()).first;
   auto kept = std::min(static_cast<uint32_t>(common - tokens_.begin()), most);
-  // A rewind beyond what the sliding rings remember means computing all again: slower, the same bits.
+  // A rewind beyond what the sliding rings remember means computing all again: slower, the same
+  // bits.
   if (!state_.rewind(kept)) {
     CHECK(state_.rewind(0));
     kept = 0;
@@ -99,21 +111,26 @@ uint32_t Timeline::keep_prefix(std::span<const TokenId> tokens, uint32_t most) {
   return kept;
 }
 
-Status Timeline::pass(std::span<const TokenId> tokens, uint32_t begin, uint32_t count, uint32_t first_logits,
+Status Timeline::pass(std::span<const TokenId> tokens, uint32_t begin, uint32_t count,
+                      uint32_t first_logits,
                       const std::function<void(uint32_t, std::span<const float>)>& on_logits,
                       const ForwardObserver* observer) {
   rows_.clear();
   for (uint32_t i = 0; i < count; ++i)
     rows_.push_back({tokens[begin + i], &state_, begin + i, begin + i >= first_logits});
   RETURN_IF_ERROR(forward(
-      model_.context(), rows_, [&](size_t row, std::span<const float> logits) { on_logits(begin + static_cast<uint32_t>(row), logits); },
+      model_.context(), rows_,
+      [&](size_t row, std::span<const float> logits) {
+        on_logits(begin + static_cast<uint32_t>(row), logits);
+      },
       observer));
   tokens_.insert(tokens_.end(), tokens.begin() + begin, tokens.begin() + begin + count);
   return {};
 }
 
 Status Timeline::evaluate(std::span<const TokenId> tokens, uint32_t first_logits,
-                          const std::function<void(uint32_t, std::span<const float>)>& on_logits, Capture* capture) {
+                          const std::function<void(uint32_t, std::span<const float>)>& on_logits,
+                          Capture* capture) {
   RETURN_IF_ERROR(check_tokens(tokens));
   const auto total = static_cast<uint32_t>(tokens.size());
   Stopwatch watch(model_.counters().prefill_seconds);
@@ -122,7 +139,8 @@ Status Timeline::evaluate(std::span<const TokenId> tokens, uint32_t first_logits
   if (capture) observer.emplace(model_.container().spec(), total, *capture);
   while (begin < total) {
     const uint32_t count = std::min(model_.plan().chunk, total - begin);
-    RETURN_IF_ERROR(pass(tokens, begin, count, first_logits, on_logits, observer ? observer->from(begin) : nullptr));
+    RETURN_IF_ERROR(pass(tokens, begin, count, first_logits, on_logits,
+                         observer ? observer->from(begin) : nullptr));
     model_.counters().prefill_tokens += count;
     begin += count;
   }
@@ -137,25 +155,31 @@ Result<bool> Timeline::prefill(std::span<const TokenId> prompt, const GenerateOp
     if (is_cancelled(options)) return false;
     const auto begin = static_cast<uint32_t>(tokens_.size());
     const uint32_t count = std::min(model_.plan().chunk, total - begin);
-    RETURN_IF_ERROR(pass(prompt, begin, count, total - 1,
-                         [&](uint32_t, std::span<const float> logits) { on_last_logits(logits); }, nullptr));
+    RETURN_IF_ERROR(pass(
+        prompt, begin, count, total - 1,
+        [&](uint32_t, std::span<const float> logits) { on_last_logits(logits); }, nullptr));
     model_.counters().prefill_tokens += count;
     if (options.on_prefill) options.on_prefill(begin + count, total);
   }
   return true;
 }
 
-Result<Generation> Timeline::generate(std::span<const TokenId> prompt, const GenerateOptions& options) {
+Result<Generation> Timeline::generate(std::span<const TokenId> prompt,
+                                      const GenerateOptions& options) {
   RETURN_IF_ERROR(check_tokens(prompt));
   RETURN_IF_ERROR(validate_sampling(options.sampling));
   Sampler sampler(options.sampling, model_.container().spec().vocab_rows);
   sampler.observe_prompt(prompt);
 
   Generation out;
-  out.ids.reserve(options.max_tokens ? std::min(options.max_tokens, state_.context()) : state_.context());
+  out.ids.reserve(options.max_tokens ? std::min(options.max_tokens, state_.context())
+                                     : state_.context());
   out.reused_tokens = keep_prefix(prompt, static_cast<uint32_t>(prompt.size()) - 1);
   Result<int32_t> sampled = 0;
-  ASSIGN_OR_RETURN(const bool complete, prefill(prompt, options, [&](std::span<const float> logits) { sampled = sampler.sample(logits); }));
+  ASSIGN_OR_RETURN(const bool complete,
+                   prefill(prompt, options, [&](std::span<const float> logits) {
+                     sampled = sampler.sample(logits);
+                   }));
   if (!complete) {
     out.reason = FinishReason::cancelled;
     return out;
@@ -185,7 +209,9 @@ Result<Generation> Timeline::generate(std::span<const TokenId> prompt, const Gen
     }
     const auto position = static_cast<uint32_t>(tokens_.size());
     rows_.assign(1, {id, &state_, position, true});
-    RETURN_IF_ERROR(forward(model_.context(), rows_, [&](size_t, std::span<const float> logits) { sampled = sampler.sample(logits); }));
+    RETURN_IF_ERROR(forward(model_.context(), rows_, [&](size_t, std::span<const float> logits) {
+      sampled = sampler.sample(logits);
+    }));
     tokens_.push_back(id);
   }
 }

@@ -1,5 +1,5 @@
-// Timeline: the one Session there is. Holds the tokens whose state is computed, and moves that state to where a prompt
-// wants it: kept prefix, rewind, chunked prefill.
+// Timeline: the one Session there is. Holds the tokens whose state is computed, and moves that
+// state to where a prompt wants it: kept prefix, rewind, chunked prefill.
 #pragma once
 
 #include <vector>
@@ -14,18 +14,23 @@ class Timeline final : public Session {
   ~Timeline() override;
 
   const std::vector<TokenId>& tokens() const override { return tokens_; }
-  Result<Generation> generate(std::span<const TokenId> prompt, const GenerateOptions& options) override;
+  Result<Generation> generate(std::span<const TokenId> prompt,
+                              const GenerateOptions& options) override;
   Status evaluate(std::span<const TokenId> tokens, uint32_t first_logits,
-                  const std::function<void(uint32_t, std::span<const float>)>& on_logits, Capture* capture) override;
+                  const std::function<void(uint32_t, std::span<const float>)>& on_logits,
+                  Capture* capture) override;
   void reset() override;
 
  private:
   Status check_tokens(std::span<const TokenId> tokens) const;
   // Keeps at most `most` tokens of the common prefix with `tokens`; returns how many.
   uint32_t keep_prefix(std::span<const TokenId> tokens, uint32_t most);
-  // One pass over tokens[begin, begin + count), which follow the state; logits from position first_logits on.
-  Status pass(std::span<const TokenId> tokens, uint32_t begin, uint32_t count, uint32_t first_logits,
-              const std::function<void(uint32_t, std::span<const float>)>& on_logits, const ForwardObserver* observer);
+  // One pass over tokens[begin, begin + count), which follow the state; logits from position
+  // first_logits on.
+  Status pass(std::span<const TokenId> tokens, uint32_t begin, uint32_t count,
+              uint32_t first_logits,
+              const std::function<void(uint32_t, std::span<const float>)>& on_logits,
+              const ForwardObserver* observer);
   // Computes what of `prompt` is not in the state. False when cancelled between two chunks.
   Result<bool> prefill(std::span<const TokenId> prompt, const GenerateOptions& options,
                        const std::function<void(std::span<const float>)>& on_last_logits);

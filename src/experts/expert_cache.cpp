@@ -10,7 +10,8 @@
 namespace wader {
 namespace {
 
-constexpr uint64_t kMaxPieces = 64;  // of one record; the tag of a read is slot · kMaxPieces + piece
+constexpr uint64_t kMaxPieces =
+    64;  // of one record; the tag of a read is slot · kMaxPieces + piece
 
 }  // namespace
 
@@ -30,11 +31,12 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertSource& sou
   const auto bytes = checked_mul(slots, source.record_bytes());
   if (!bytes) return over_budget_error("{} slots are more than an address space holds", slots);
   ASSIGN_OR_RETURN(AlignedBuffer memory, AlignedBuffer::allocate(*bytes));
-  return std::unique_ptr<ExpertCache>(new ExpertCache(source, slots, rule, queue, std::move(memory)));
+  return std::unique_ptr<ExpertCache>(
+      new ExpertCache(source, slots, rule, queue, std::move(memory)));
 }
 
-ExpertCache::ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRule rule, ReadQueue& queue,
-                         AlignedBuffer memory)
+ExpertCache::ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRule rule,
+                         ReadQueue& queue, AlignedBuffer memory)
     : source_(source),
       queue_(queue),
       policy_(slots, source.layers(), source.experts(), rule),
@@ -58,7 +60,8 @@ void ExpertCache::begin(uint32_t layer, std::span<const uint32_t> ids) {
   ready_.clear();
   missing_.clear();
   ready_head_ = missing_head_ = 0;
-  // Residents are pinned before any slot is given to a missing one, so that no hit of this pass is evicted by it.
+  // Residents are pinned before any slot is given to a missing one, so that no hit of this pass is
+  // evicted by it.
   for (uint32_t i = 0; i < ids.size(); ++i) {
     if (const auto slot = policy_.pin_resident(layer, ids[i])) {
       ready_.push_back({*slot, i});
@@ -102,11 +105,14 @@ Result<std::optional<ExpertCache::Lease>> ExpertCache::next() {
   submit_missing();
   if (ready_head_ == ready_.size() && queue_.in_flight() > 0) {
     const auto start = std::chrono::steady_clock::now();
-    while (ready_head_ == ready_.size() && queue_.in_flight() > 0) RETURN_IF_ERROR(wait_for_reads());
-    counters_.wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    while (ready_head_ == ready_.size() && queue_.in_flight() > 0)
+      RETURN_IF_ERROR(wait_for_reads());
+    counters_.wait_seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   if (ready_head_ == ready_.size()) {
-    CHECK(missing_head_ == missing_.size());  // with no lease and nothing in flight, a slot is always free
+    CHECK(missing_head_ ==
+          missing_.size());  // with no lease and nothing in flight, a slot is always free
     return std::optional<Lease>();
   }
   const Ready ready = ready_[ready_head_++];
@@ -134,7 +140,8 @@ Status ExpertCache::land(const ReadCompletion& completion) {
   counters_.bytes_read += completion.bytes_read;
   if (completion.errno_value != 0 || completion.bytes_read != extent.bytes) {
     read.failed = true;
-    status = read_error(completion, extent).within(fmt::format("layer {} expert {}", layer_, expert));
+    status =
+        read_error(completion, extent).within(fmt::format("layer {} expert {}", layer_, expert));
   }
   if (--read.pieces_in_flight > 0) return status;
   if (!read.failed) return finish_record(slot);
@@ -145,12 +152,14 @@ Status ExpertCache::land(const ReadCompletion& completion) {
 Status ExpertCache::finish_record(uint32_t slot) {
   const Read& read = reads_[slot];
   const uint32_t expert = ids_[read.index];
-  const std::span<const std::byte> record(record_of(slot), static_cast<size_t>(source_.record_bytes()));
+  const std::span<const std::byte> record(record_of(slot),
+                                          static_cast<size_t>(source_.record_bytes()));
   if (xxh3_64(record) != source_.digest(layer_, expert)) {
     policy_.release_failed(slot);
-    return corrupt_error("{}: layer {} expert {} does not match its checksum; `wader verify` lists all damage, "
-                         "installing again repairs it",
-                         source_.extents(layer_, expert)[0].file->path(), layer_, expert);
+    return corrupt_error(
+        "{}: layer {} expert {} does not match its checksum; `wader verify` lists all damage, "
+        "installing again repairs it",
+        source_.extents(layer_, expert)[0].file->path(), layer_, expert);
   }
   policy_.commit(slot);
   ready_.push_back({slot, read.index});

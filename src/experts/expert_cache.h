@@ -1,5 +1,5 @@
-// ExpertCache: the slots, and one pass's experts in them. Reads what is missing, verifies it, hands it out.
-// One owner thread. Allocates nothing after construction.
+// ExpertCache: the slots, and one pass's experts in them. Reads what is missing, verifies it, hands
+// it out. One owner thread. Allocates nothing after construction.
 #pragma once
 
 #include <array>
@@ -24,7 +24,8 @@ class ExpertSource {
   virtual uint32_t layers() const = 0;
   virtual uint32_t experts() const = 0;
   virtual uint64_t record_bytes() const = 0;  // the same for all
-  // Pieces of the record in its order, together record_bytes(): one in a container, several in a released file.
+  // Pieces of the record in its order, together record_bytes(): one in a container, several in a
+  // released file.
   virtual std::span<const Extent> extents(uint32_t layer, uint32_t expert) const = 0;
   virtual uint64_t digest(uint32_t layer, uint32_t expert) const = 0;
 };
@@ -32,20 +33,22 @@ class ExpertSource {
 struct ExpertCounters {
   uint64_t hits = 0, misses = 0;  // one a distinct expert of a pass
   uint64_t bytes_read = 0;
-  double wait_seconds = 0;        // next() had nothing to hand out and waited for a read
+  double wait_seconds = 0;  // next() had nothing to hand out and waited for a read
 };
 
 class ExpertCache {
  public:
   // `slots` records of memory. Everything passed by reference must outlive the cache.
-  static Result<std::unique_ptr<ExpertCache>> create(const ExpertSource& source, uint32_t slots, EvictionRule rule,
-                                                     ReadQueue& queue);
+  static Result<std::unique_ptr<ExpertCache>> create(const ExpertSource& source, uint32_t slots,
+                                                     EvictionRule rule, ReadQueue& queue);
   ~ExpertCache();
 
   // A resident expert of the pass. Pinned while the lease lives.
   class Lease {
    public:
-    Lease(Lease&& other) noexcept : cache_(other.cache_), slot_(other.slot_), index_(other.index_) { other.cache_ = nullptr; }
+    Lease(Lease&& other) noexcept : cache_(other.cache_), slot_(other.slot_), index_(other.index_) {
+      other.cache_ = nullptr;
+    }
     Lease& operator=(Lease&&) = delete;
     ~Lease();
     uint32_t index() const { return index_; }  // into the ids of the pass
@@ -53,17 +56,18 @@ class ExpertCache {
 
    private:
     friend class ExpertCache;
-    Lease(ExpertCache* cache, uint32_t slot, uint32_t index) : cache_(cache), slot_(slot), index_(index) {}
+    Lease(ExpertCache* cache, uint32_t slot, uint32_t index)
+        : cache_(cache), slot_(slot), index_(index) {}
     ExpertCache* cache_;
     uint32_t slot_, index_;
   };
 
-  // Opens a pass over `ids`, distinct experts of `layer`, of which any number may be asked, and submits the reads
-  // of the missing ones, in the order of `ids`, as far as slots and queue reach; the rest follow as leases end.
-  // `ids` must live until end().
+  // Opens a pass over `ids`, distinct experts of `layer`, of which any number may be asked, and
+  // submits the reads of the missing ones, in the order of `ids`, as far as slots and queue reach;
+  // the rest follow as leases end. `ids` must live until end().
   void begin(uint32_t layer, std::span<const uint32_t> ids);
-  // The next expert: resident ones first, then as reads land; nothing when all were handed out. An error (a failed
-  // read, a wrong checksum) names file and expert; call end() then.
+  // The next expert: resident ones first, then as reads land; nothing when all were handed out. An
+  // error (a failed read, a wrong checksum) names file and expert; call end() then.
   Result<std::optional<Lease>> next();
   // Closes the pass: waits for reads still in flight, unpins. No lease may be alive.
   void end();
@@ -74,10 +78,11 @@ class ExpertCache {
   void reset_counters() { counters_ = {}; }
 
  private:
-  ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRule rule, ReadQueue& queue, AlignedBuffer memory);
+  ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRule rule, ReadQueue& queue,
+              AlignedBuffer memory);
 
-  struct Read {  // of a reserved slot, while in flight
-    uint32_t index = 0;             // into ids_
+  struct Read {          // of a reserved slot, while in flight
+    uint32_t index = 0;  // into ids_
     uint32_t pieces_in_flight = 0;
     bool failed = false;
   };
@@ -99,13 +104,16 @@ class ExpertCache {
   bool open_ = false;
   uint32_t layer_ = 0;
   std::span<const uint32_t> ids_;
-  struct Ready { uint32_t slot, index; };
-  std::vector<Ready> ready_;          // resident and pinned, not yet handed out; taken from ready_head_ on
+  struct Ready {
+    uint32_t slot, index;
+  };
+  std::vector<Ready> ready_;  // resident and pinned, not yet handed out; taken from ready_head_ on
   size_t ready_head_ = 0;
-  std::vector<uint32_t> missing_;     // indices into ids_ whose reads are not submitted yet, from missing_head_ on
+  std::vector<uint32_t>
+      missing_;  // indices into ids_ whose reads are not submitted yet, from missing_head_ on
   size_t missing_head_ = 0;
   uint32_t leases_ = 0;
-  std::vector<Read> reads_;           // by slot
+  std::vector<Read> reads_;  // by slot
   std::vector<ReadCompletion> landed_;
   std::vector<ReadRequest> requests_;
 };

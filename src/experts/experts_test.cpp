@@ -88,7 +88,9 @@ class FileSource final : public ExpertSource {
   std::span<const Extent> extents(uint32_t layer, uint32_t expert) const override {
     return std::span(extents_).subspan((layer * kExperts + expert) * pieces_, pieces_);
   }
-  uint64_t digest(uint32_t layer, uint32_t expert) const override { return xxh3_64(record(layer, expert)); }
+  uint64_t digest(uint32_t layer, uint32_t expert) const override {
+    return xxh3_64(record(layer, expert));
+  }
   std::span<const std::byte> record(uint32_t layer, uint32_t expert) const {
     return std::span(bytes_).subspan((layer * kExperts + expert) * record_bytes(), record_bytes());
   }
@@ -104,7 +106,8 @@ class FileSource final : public ExpertSource {
 };
 
 // Runs a pass; checks that each id comes once with the right bytes. Returns the error, if any.
-Status run_pass(ExpertCache& cache, const FileSource& source, uint32_t layer, const std::vector<uint32_t>& ids) {
+Status run_pass(ExpertCache& cache, const FileSource& source, uint32_t layer,
+                const std::vector<uint32_t>& ids) {
   std::set<uint32_t> seen;
   Status status;
   cache.begin(layer, ids);
@@ -131,8 +134,11 @@ TEST(ExpertCache, EveryPassGetsItsExpertsWhateverSlotsQueueAndDiskDo) {
     for (const uint32_t slots : {1u, 2u, 5u, 32u})
       for (const uint32_t capacity : {2u, 3u, 64u})
         for (uint64_t seed = 0; seed < 3; ++seed) {
-          const auto queue = seed == 0 ? make_thread_read_queue(3, capacity)
-                                       : make_fake_read_queue({.seed = seed, .short_read = 0.3, .interrupt = 0.2, .eio = 0.1}, capacity);
+          const auto queue =
+              seed == 0
+                  ? make_thread_read_queue(3, capacity)
+                  : make_fake_read_queue(
+                        {.seed = seed, .short_read = 0.3, .interrupt = 0.2, .eio = 0.1}, capacity);
           auto cache = ExpertCache::create(source, slots, EvictionRule::lfu, *queue);
           ASSERT_TRUE(cache.ok());
           std::mt19937 rng(static_cast<uint32_t>(seed));
@@ -175,7 +181,8 @@ TEST(ExpertCache, AFlippedBitIsNamedAndNeverCached) {
     const Status status = run_pass(*cache, source, 1, {2, 5, 9});
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, ErrorCode::corrupt);
-    EXPECT_NE(status.error().message.find("layer 1 expert 5"), std::string::npos) << status.error().message;
+    EXPECT_NE(status.error().message.find("layer 1 expert 5"), std::string::npos)
+        << status.error().message;
     EXPECT_NE(status.error().message.find(source.path().string()), std::string::npos);
   }
   EXPECT_TRUE(run_pass(*cache, source, 1, {2, 9}).ok());
@@ -199,7 +206,8 @@ TEST(ExpertCache, ARecordCutShortIsNamed) {
 
 TEST(ExpertCache, LastingEioFailsThePassAndLeavesTheRestUsable) {
   FileSource source(2);
-  const auto queue = make_fake_read_queue({.seed = 3, .eio_always = true, .eio_offset = 20 * source.record_bytes()}, 64);
+  const auto queue = make_fake_read_queue(
+      {.seed = 3, .eio_always = true, .eio_offset = 20 * source.record_bytes()}, 64);
   auto cache = std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue)).value();
   const Status status = run_pass(*cache, source, 1, {1, 2, 3, 4, 5, 6});
   ASSERT_FALSE(status.ok());

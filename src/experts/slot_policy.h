@@ -1,8 +1,8 @@
 // SlotPolicy: which expert sits in which slot. Pure bookkeeping: no I/O, no locks, no clock.
 //
-// A slot is free, being read (reserved), or resident; it is pinned while an expert in it is read or computed
-// on, and a pinned slot is never given away. An expert becomes findable only by commit(), after its bytes
-// were read and verified; a failed read leaves the slot free.
+// A slot is free, being read (reserved), or resident; it is pinned while an expert in it is read or
+// computed on, and a pinned slot is never given away. An expert becomes findable only by commit(),
+// after its bytes were read and verified; a failed read leaves the slot free.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,20 @@ class SlotPolicy {
 
   // Pins the expert's slot when it is resident. One use is counted.
   std::optional<uint32_t> pin_resident(uint32_t layer, uint32_t expert);
-  // Takes a slot for an expert that is not resident, evicting one if need be, and pins it. One use is counted.
-  // Nothing when every slot is pinned.
+  // Takes a slot for an expert that is not resident, evicting one if need be, and pins it. One use
+  // is counted. Nothing when every slot is pinned.
   std::optional<uint32_t> reserve(uint32_t layer, uint32_t expert);
 
-  void commit(uint32_t slot);        // a reserved slot's read succeeded: its expert is resident, still pinned
+  void commit(
+      uint32_t slot);  // a reserved slot's read succeeded: its expert is resident, still pinned
   void release_failed(uint32_t slot);  // it failed: the slot is free and unpinned
-  void unpin(uint32_t slot);         // computed on: may be evicted from now on
+  void unpin(uint32_t slot);           // computed on: may be evicted from now on
 
   uint32_t slot_count() const { return static_cast<uint32_t>(slots_.size()); }
   uint32_t resident_count() const;
-  bool is_resident(uint32_t layer, uint32_t expert) const { return slot_of_[key(layer, expert)] >= 0; }
+  bool is_resident(uint32_t layer, uint32_t expert) const {
+    return slot_of_[key(layer, expert)] >= 0;
+  }
 
  private:
   struct Slot {
@@ -46,17 +49,20 @@ class SlotPolicy {
     bool pinned = false;
     bool resident = false;
   };
-  size_t key(uint32_t layer, uint32_t expert) const { return static_cast<size_t>(layer) * experts_ + expert; }
+  size_t key(uint32_t layer, uint32_t expert) const {
+    return static_cast<size_t>(layer) * experts_ + expert;
+  }
   void count_use(size_t key);
   std::optional<uint32_t> victim() const;
 
   const uint32_t experts_;
   const EvictionRule rule_;
-  uint64_t clock_ = 0;             // counts uses
+  uint64_t clock_ = 0;  // counts uses
   std::vector<Slot> slots_;
-  std::vector<int32_t> slot_of_;   // by key: slot of a resident expert, −1 otherwise
-  std::vector<uint64_t> uses_;     // by key; kept when the expert leaves, so that a returning one has its history
-  std::vector<uint64_t> last_use_; // by key, clock_
+  std::vector<int32_t> slot_of_;  // by key: slot of a resident expert, −1 otherwise
+  std::vector<uint64_t>
+      uses_;  // by key; kept when the expert leaves, so that a returning one has its history
+  std::vector<uint64_t> last_use_;  // by key, clock_
 };
 
 }  // namespace wader

@@ -1,4 +1,5 @@
-// AlignedBuffer: anonymous pages, zeroed, aligned for O_DIRECT; nothing is resident before it is touched.
+// AlignedBuffer: anonymous pages, zeroed, aligned for O_DIRECT; nothing is resident before it is
+// touched.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// File: one open file, all its reads and writes checked. Errors name the path. EINTR and short transfers
-// are finished here. Movable, not copyable. read_at and write_at may be called from several threads.
+// File: one open file, all its reads and writes checked. Errors name the path. EINTR and short
+// transfers are finished here. Movable, not copyable. read_at and write_at may be called from
+// several threads.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +16,10 @@ namespace wader {
 class File {
  public:
   enum class Mode : uint8_t {
-    read,          // existing file, read only
-    read_direct,   // the same with O_DIRECT; refused with unsupported where the file system has none
-    create,        // new or truncated, read and write
-    update,        // existing or new, read and write, contents kept
+    read,         // existing file, read only
+    read_direct,  // the same with O_DIRECT; refused with unsupported where the file system has none
+    create,       // new or truncated, read and write
+    update,       // existing or new, read and write, contents kept
   };
 
   File() = default;
@@ -51,7 +52,8 @@ class File {
 // Whole small file, refused when larger than max_bytes.
 Result<std::string> read_text_file(const std::filesystem::path& path, uint64_t max_bytes);
 
-// Writes path.tmp, syncs, renames over path, syncs the directory: the file is old or new, never half.
+// Writes path.tmp, syncs, renames over path, syncs the directory: the file is old or new, never
+// half.
 Status write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 // fsync of a directory, so that names created or renamed in it survive a power cut.

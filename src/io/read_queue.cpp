@@ -60,7 +60,9 @@ class ThreadReadQueue final : public ReadQueue {
 
   uint32_t capacity() const override { return capacity_; }
   uint32_t in_flight() const override { return in_flight_; }
-  std::string description() const override { return fmt::format("{} pread threads", threads_.size()); }
+  std::string description() const override {
+    return fmt::format("{} pread threads", threads_.size());
+  }
 
   void submit(std::span<const ReadRequest> requests) override {
     CHECK(in_flight_ + requests.size() <= capacity_);
@@ -69,8 +71,10 @@ class ThreadReadQueue final : public ReadQueue {
       for (const ReadRequest& request : requests) requests_.push(request);
     }
     in_flight_ += static_cast<uint32_t>(requests.size());
-    if (requests.size() == 1) wake_workers_.notify_one();
-    else wake_workers_.notify_all();
+    if (requests.size() == 1)
+      wake_workers_.notify_one();
+    else
+      wake_workers_.notify_all();
   }
 
   size_t wait(std::span<ReadCompletion> completions) override {
@@ -112,7 +116,8 @@ class ThreadReadQueue final : public ReadQueue {
 
 class FakeReadQueue final : public ReadQueue {
  public:
-  FakeReadQueue(const FaultPlan& plan, uint32_t capacity) : plan_(plan), capacity_(capacity), rng_(plan.seed) {
+  FakeReadQueue(const FaultPlan& plan, uint32_t capacity)
+      : plan_(plan), capacity_(capacity), rng_(plan.seed) {
     pending_.reserve(capacity);
   }
   uint32_t capacity() const override { return capacity_; }
@@ -129,16 +134,21 @@ class FakeReadQueue final : public ReadQueue {
     std::swap(pending_[rng_() % pending_.size()], pending_.back());
     const ReadRequest request = pending_.back();
     pending_.pop_back();
-    completions[0] = read_with_retries(
-        request, [this](int fd, void* into, size_t count, off_t offset) { return pread(fd, into, count, offset); });
+    completions[0] =
+        read_with_retries(request, [this](int fd, void* into, size_t count, off_t offset) {
+          return pread(fd, into, count, offset);
+        });
     return 1;
   }
 
  private:
-  bool happens(double probability) { return std::uniform_real_distribution<>(0, 1)(rng_) < probability; }
+  bool happens(double probability) {
+    return std::uniform_real_distribution<>(0, 1)(rng_) < probability;
+  }
 
   ssize_t pread(int fd, void* into, size_t count, off_t offset) {
-    const bool broken = plan_.eio_always && static_cast<uint64_t>(offset) + count > plan_.eio_offset;
+    const bool broken =
+        plan_.eio_always && static_cast<uint64_t>(offset) + count > plan_.eio_offset;
     if (broken || (!failed_last_ && happens(plan_.eio))) {
       failed_last_ = true;
       errno = EIO;
@@ -187,9 +197,11 @@ bool direct_reads_work(const std::string& path) {
 Error read_error(const ReadCompletion& completion, const Extent& from) {
   if (completion.errno_value != 0)
     return errno_error(completion.errno_value,
-                       fmt::format("{}: reading {} bytes at byte {}", from.file->path(), from.bytes, from.offset_bytes));
-  return corrupt_error("{}: ends at byte {}, {} bytes short of what should stand there", from.file->path(),
-                       from.offset_bytes + completion.bytes_read, from.bytes - completion.bytes_read);
+                       fmt::format("{}: reading {} bytes at byte {}", from.file->path(), from.bytes,
+                                   from.offset_bytes));
+  return corrupt_error("{}: ends at byte {}, {} bytes short of what should stand there",
+                       from.file->path(), from.offset_bytes + completion.bytes_read,
+                       from.bytes - completion.bytes_read);
 }
 
 }  // namespace wader

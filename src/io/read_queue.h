@@ -1,8 +1,9 @@
-// ReadQueue: many reads in flight, completed in any order. The owner thread submits and waits; buffers and
-// files must live until their completion was returned. Never allocates after construction.
+// ReadQueue: many reads in flight, completed in any order. The owner thread submits and waits;
+// buffers and files must live until their completion was returned. Never allocates after
+// construction.
 //
-// Every back end finishes EINTR and short reads and tries EIO once more (a flaky cable or a remapped sector
-// often reads the second time); what is still wrong then is in the completion.
+// Every back end finishes EINTR and short reads and tries EIO once more (a flaky cable or a
+// remapped sector often reads the second time); what is still wrong then is in the completion.
 #pragma once
 
 #include <sys/types.h>
@@ -30,7 +31,8 @@ struct Extent {
 constexpr uint64_t kDirectAlignment = 4096;
 
 struct ReadRequest {
-  Extent from;      // on an O_DIRECT file all three of address, offset and size are multiples of kDirectAlignment
+  Extent from;      // on an O_DIRECT file all three of address, offset and size are multiples of
+                    // kDirectAlignment
   std::byte* into;  // from.bytes bytes
   uint64_t tag;     // returned with the completion
 };
@@ -44,8 +46,8 @@ struct ReadCompletion {
 class ReadQueue {
  public:
   virtual ~ReadQueue() = default;
-  virtual uint32_t capacity() const = 0;     // most reads in flight
-  virtual uint32_t in_flight() const = 0;    // submitted, not yet returned by wait()
+  virtual uint32_t capacity() const = 0;   // most reads in flight
+  virtual uint32_t in_flight() const = 0;  // submitted, not yet returned by wait()
   virtual std::string description() const = 0;
   // in_flight() + requests.size() <= capacity(). Does not block.
   virtual void submit(std::span<const ReadRequest> requests) = 0;
@@ -59,22 +61,24 @@ std::unique_ptr<ReadQueue> make_thread_read_queue(uint32_t threads, uint32_t cap
 // What a disk may do to a reader, by seed. For tests.
 struct FaultPlan {
   uint64_t seed = 1;
-  double short_read = 0;   // probability that a pread returns only a part
-  double interrupt = 0;    // probability of EINTR
-  double eio = 0;          // probability of EIO; each is transient unless eio_always
-  bool eio_always = false; // every read at or behind eio_offset fails with EIO
+  double short_read = 0;    // probability that a pread returns only a part
+  double interrupt = 0;     // probability of EINTR
+  double eio = 0;           // probability of EIO; each is transient unless eio_always
+  bool eio_always = false;  // every read at or behind eio_offset fails with EIO
   uint64_t eio_offset = ~0ull;
 };
 
 // Completes reads in a seeded random order, one a wait(), with the plan's faults. No threads.
 std::unique_ptr<ReadQueue> make_fake_read_queue(const FaultPlan& plan, uint32_t capacity);
 
-// One read through `pread_like(fd, buffer, count, offset)`: the shared retry rules of all back ends.
+// One read through `pread_like(fd, buffer, count, offset)`: the shared retry rules of all back
+// ends.
 template <typename PreadLike>
 ReadCompletion read_with_retries(const ReadRequest& request, PreadLike&& pread_like);
 
-// Whether reads of `path` with O_DIRECT give the same bytes as buffered ones: proved by reading its first block
-// both ways, since some file systems accept the flag and then refuse or ignore it. False also when it cannot open.
+// Whether reads of `path` with O_DIRECT give the same bytes as buffered ones: proved by reading its
+// first block both ways, since some file systems accept the flag and then refuse or ignore it.
+// False also when it cannot open.
 bool direct_reads_work(const std::string& path);
 
 // Error for a completion that is not whole, naming the file and place.
@@ -87,8 +91,9 @@ ReadCompletion read_with_retries(const ReadRequest& request, PreadLike&& pread_l
   uint64_t done = 0;
   bool retried = false;
   while (done < request.from.bytes) {
-    const ssize_t n = pread_like(request.from.file->fd(), request.into + done, request.from.bytes - done,
-                                 static_cast<off_t>(request.from.offset_bytes + done));
+    const ssize_t n =
+        pread_like(request.from.file->fd(), request.into + done, request.from.bytes - done,
+                   static_cast<off_t>(request.from.offset_bytes + done));
     if (n > 0) {
       done += static_cast<uint64_t>(n);
       retried = false;  // once a place, not once a record
@@ -100,7 +105,8 @@ ReadCompletion read_with_retries(const ReadRequest& request, PreadLike&& pread_l
       retried = true;
       continue;
     }
-    // O_DIRECT refuses to go on from the odd length at which a file was cut: that is its end, not a bad call.
+    // O_DIRECT refuses to go on from the odd length at which a file was cut: that is its end, not a
+    // bad call.
     if (errno == EINVAL && done > 0) return {request.tag, 0, done};
     return {request.tag, errno, done};
   }

@@ -17,9 +17,11 @@ class ReadQueueTest : public ::testing::Test {
   static constexpr uint64_t kRecords = 24, kRecordBytes = 3 * kDirectAlignment;
 
   void SetUp() override {
-    path_ = std::filesystem::temp_directory_path() / ("wader_read_queue_" + std::to_string(::getpid()));
+    path_ =
+        std::filesystem::temp_directory_path() / ("wader_read_queue_" + std::to_string(::getpid()));
     bytes_.resize(kRecords * kRecordBytes);
-    for (size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<std::byte>((i * 2654435761u) >> 13);
+    for (size_t i = 0; i < bytes_.size(); ++i)
+      bytes_[i] = static_cast<std::byte>((i * 2654435761u) >> 13);
     auto file = File::open(path_, File::Mode::create);
     ASSERT_TRUE(file.ok());
     ASSERT_TRUE(file->write_at(0, bytes_).ok());
@@ -90,10 +92,12 @@ TEST_F(ReadQueueTest, ThreadsStopWithReadsInFlight) {
 TEST_F(ReadQueueTest, ShortReadsInterruptsAndOneEioAreHealed) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     std::memset(buffer_.data(), 0, bytes_.size());
-    const auto queue = make_fake_read_queue({.seed = seed, .short_read = 0.5, .interrupt = 0.3, .eio = 0.0}, 8);
+    const auto queue =
+        make_fake_read_queue({.seed = seed, .short_read = 0.5, .interrupt = 0.3, .eio = 0.0}, 8);
     expect_whole(read_all(*queue));
   }
-  // At most one EIO a request is forgiven, so the rate must be low enough that no request meets two.
+  // At most one EIO a request is forgiven, so the rate must be low enough that no request meets
+  // two.
   int healed = 0;
   for (uint64_t seed = 0; seed < 50; ++seed) {
     const auto queue = make_fake_read_queue({.seed = seed, .eio = 0.5}, 8);
@@ -106,7 +110,8 @@ TEST_F(ReadQueueTest, LastingEioIsReported) {
   const auto queue =
       make_fake_read_queue({.seed = 7, .eio_always = true, .eio_offset = 10 * kRecordBytes}, 8);
   const auto completions = read_all(*queue);
-  for (uint64_t i = 0; i < kRecords; ++i) EXPECT_EQ(completions[i].errno_value, i < 10 ? 0 : EIO) << i;
+  for (uint64_t i = 0; i < kRecords; ++i)
+    EXPECT_EQ(completions[i].errno_value, i < 10 ? 0 : EIO) << i;
   const Error error = read_error(completions[10], record(10).from);
   EXPECT_EQ(error.code, ErrorCode::io);
   EXPECT_NE(error.message.find(path_.string()), std::string::npos);

@@ -23,14 +23,17 @@ class KernelsTest : public ::testing::TestWithParam<const Kernels*> {
   const Kernels& k = *GetParam();
 };
 
-INSTANTIATE_TEST_SUITE_P(Backends, KernelsTest, ::testing::ValuesIn(available_kernels().begin(), available_kernels().end()),
+INSTANTIATE_TEST_SUITE_P(Backends, KernelsTest,
+                         ::testing::ValuesIn(available_kernels().begin(),
+                                             available_kernels().end()),
                          [](const auto& suite) { return std::string(suite.param->name); });
 
-std::vector<float> matmul(const Kernels& k, const MatrixView& w, const std::vector<float>& x, uint32_t tokens,
-                          const float* bias, uint32_t split) {
+std::vector<float> matmul(const Kernels& k, const MatrixView& w, const std::vector<float>& x,
+                          uint32_t tokens, const float* bias, uint32_t split) {
   std::vector<float> y(static_cast<size_t>(tokens) * w.rows, NAN), scratch(w.cols);
   for (uint32_t begin = 0; begin < w.rows; begin += split)
-    k.matmul({y.data(), w.rows, x.data(), w.cols, tokens, w, bias, begin, std::min(begin + split, w.rows), scratch.data()});
+    k.matmul({y.data(), w.rows, x.data(), w.cols, tokens, w, bias, begin,
+              std::min(begin + split, w.rows), scratch.data()});
   return y;
 }
 
@@ -64,11 +67,13 @@ TEST_P(KernelsTest, MatmulBitsDoNotDependOnBatchOrSplit) {
   std::vector<uint8_t> bytes(*matrix_bytes(DType::mxfp4, rows, cols));
   std::mt19937 rng(5);
   for (uint8_t& b : bytes) b = static_cast<uint8_t>(rng());
-  for (size_t i = rows * cols / 2; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(120 + rng() % 12);
+  for (size_t i = rows * cols / 2; i < bytes.size(); ++i)
+    bytes[i] = static_cast<uint8_t>(120 + rng() % 12);
   const MatrixView w = matrix_view(DType::mxfp4, rows, cols, std::as_bytes(std::span(bytes)));
   const auto x = random_values(tokens * cols, 6);
   const auto whole = matmul(k, w, x, tokens, nullptr, rows);
-  for (const uint32_t split : {1u, 5u, 16u}) EXPECT_EQ(matmul(k, w, x, tokens, nullptr, split), whole);
+  for (const uint32_t split : {1u, 5u, 16u})
+    EXPECT_EQ(matmul(k, w, x, tokens, nullptr, split), whole);
   for (uint32_t t = 0; t < tokens; ++t) {
     const std::vector<float> one(x.begin() + t * cols, x.begin() + (t + 1) * cols);
     const auto alone = matmul(k, w, one, 1, nullptr, rows);
@@ -120,7 +125,8 @@ TEST_P(KernelsTest, TopKEqualsASort) {
     for (float& l : logits) l = static_cast<float>(rng() % 9);  // many ties
     std::vector<uint32_t> order(n), ids(kept);
     for (uint32_t i = 0; i < n; ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return logits[a] > logits[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](uint32_t a, uint32_t b) { return logits[a] > logits[b]; });
     std::vector<float> weights(kept);
     k.topk_softmax(ids.data(), weights.data(), logits.data(), n, kept);
     EXPECT_TRUE(std::equal(ids.begin(), ids.end(), order.begin()));
@@ -133,7 +139,8 @@ struct Attended {
   AttendArgs args;
 };
 
-Attended attend(const Kernels& kernels, uint32_t first, uint32_t last, uint32_t capacity, const float* sink) {
+Attended attend(const Kernels& kernels, uint32_t first, uint32_t last, uint32_t capacity,
+                const float* sink) {
   constexpr uint32_t kDim = 8;
   Attended a;
   a.q = random_values(kDim, 1);
@@ -146,7 +153,8 @@ Attended attend(const Kernels& kernels, uint32_t first, uint32_t last, uint32_t 
   }
   a.out.resize(kDim);
   a.scores.resize(last - first + 1);
-  a.args = {a.out.data(), a.q.data(), a.k.data(), a.v.data(), kDim, capacity, first, last, 0.35f, sink, a.scores.data()};
+  a.args = {a.out.data(), a.q.data(), a.k.data(), a.v.data(), kDim,           capacity,
+            first,        last,       0.35f,      sink,       a.scores.data()};
   kernels.attend(a.args);
   return a;
 }
@@ -154,10 +162,12 @@ Attended attend(const Kernels& kernels, uint32_t first, uint32_t last, uint32_t 
 TEST_P(KernelsTest, ARingGivesTheBitsOfAFlatCache) {
   for (const uint32_t first : {0u, 3u, 30u, 41u})
     for (const uint32_t count : {1u, 2u, 17u, 32u})
-      EXPECT_EQ(attend(k, first, first + count - 1, 32, nullptr).out, attend(k, first, first + count - 1, 100, nullptr).out);
+      EXPECT_EQ(attend(k, first, first + count - 1, 32, nullptr).out,
+                attend(k, first, first + count - 1, 100, nullptr).out);
 }
 
-// Case C-02: plain softmax attention times σ(logsumexp(s) − sink); the sink adds no value vector, and 0 is not "none".
+// Case C-02: plain softmax attention times σ(logsumexp(s) − sink); the sink adds no value vector,
+// and 0 is not "none".
 TEST_P(KernelsTest, TheSinkOnlyJoinsTheDenominator) {
   for (const float sink : {0.0f, -2.0f, 3.0f, 60.0f, -60.0f}) {
     const Attended plain = attend(k, 5, 20, 64, nullptr);
@@ -165,7 +175,8 @@ TEST_P(KernelsTest, TheSinkOnlyJoinsTheDenominator) {
     double sum = 0;
     for (uint32_t p = 5; p <= 20; ++p) {
       double score = 0;
-      for (uint32_t i = 0; i < 8; ++i) score += static_cast<double>(plain.q[i]) * plain.k[p * 8 + i];
+      for (uint32_t i = 0; i < 8; ++i)
+        score += static_cast<double>(plain.q[i]) * plain.k[p * 8 + i];
       sum += std::exp(score * 0.35f);
     }
     const double share = 1 / (1 + std::exp(sink - std::log(sum)));
@@ -174,9 +185,11 @@ TEST_P(KernelsTest, TheSinkOnlyJoinsTheDenominator) {
 }
 
 TEST_P(KernelsTest, AttentionSurvivesHugeScores) {
-  std::vector<float> q(4, 1e6f), keys(8, 1e6f), values = {1, 2, 3, 4, 5, 6, 7, 8}, scores(2), out(4);
+  std::vector<float> q(4, 1e6f), keys(8, 1e6f), values = {1, 2, 3, 4, 5, 6, 7, 8}, scores(2),
+                                                out(4);
   keys[4] = -1e6f;
-  k.attend({out.data(), q.data(), keys.data(), values.data(), 4, 2, 0, 1, 1.0f, nullptr, scores.data()});
+  k.attend(
+      {out.data(), q.data(), keys.data(), values.data(), 4, 2, 0, 1, 1.0f, nullptr, scores.data()});
   for (int i = 0; i < 4; ++i) EXPECT_EQ(out[i], values[i]);
 }
 

@@ -1,8 +1,9 @@
-// The contract of all compute kernels. A back end fills one Kernels table; it is chosen once at start.
+// The contract of all compute kernels. A back end fills one Kernels table; it is chosen once at
+// start.
 //
-// Kernels are leaf functions: primitive arguments, no allocation, no locks, no threads of their own. A row's
-// result depends on that row alone, and its sums run in one fixed order, so batch size, thread count and the
-// split of a product into row ranges never change a bit.
+// Kernels are leaf functions: primitive arguments, no allocation, no locks, no threads of their
+// own. A row's result depends on that row alone, and its sums run in one fixed order, so batch
+// size, thread count and the split of a product into row ranges never change a bit.
 #pragma once
 
 #include <cstddef>
@@ -17,29 +18,30 @@ namespace wader {
 
 // y(t, r) = bias[r] + Σ_c x(t, c) · w(r, c) for t in [0, tokens), r in [row_begin, row_end).
 struct MatmulArgs {
-  float* y;             // (tokens, y_stride)
+  float* y;  // (tokens, y_stride)
   size_t y_stride;
-  const float* x;       // (tokens, x_stride), w.cols of each used
+  const float* x;  // (tokens, x_stride), w.cols of each used
   size_t x_stride;
   uint32_t tokens;
-  MatrixView w;         // (rows, cols)
-  const float* bias;    // (rows) or null
+  MatrixView w;       // (rows, cols)
+  const float* bias;  // (rows) or null
   uint32_t row_begin, row_end;
-  float* scratch;       // (w.cols), this thread's
+  float* scratch;  // (w.cols), this thread's
 };
 
-// One query row and head against the keys [first, last] of its sequence. Position p of a key stands at
-// index p % capacity. softmax over the scores, joined in its denominator by the sink when there is one.
+// One query row and head against the keys [first, last] of its sequence. Position p of a key stands
+// at index p % capacity. softmax over the scores, joined in its denominator by the sink when there
+// is one.
 struct AttendArgs {
-  float* out;           // (head_dim)
-  const float* q;       // (head_dim), rotated
-  const float* k;       // (capacity, head_dim) of the KV head, rotated
-  const float* v;       // (capacity, head_dim)
+  float* out;      // (head_dim)
+  const float* q;  // (head_dim), rotated
+  const float* k;  // (capacity, head_dim) of the KV head, rotated
+  const float* v;  // (capacity, head_dim)
   uint32_t head_dim, capacity;
-  uint32_t first, last; // positions, last − first < capacity
+  uint32_t first, last;  // positions, last − first < capacity
   float scale;
-  const float* sink;    // one logit, or null
-  float* scores;        // scratch (last − first + 1)
+  const float* sink;  // one logit, or null
+  float* scores;      // scratch (last − first + 1)
 };
 
 struct Kernels {
@@ -55,10 +57,12 @@ struct Kernels {
 
   void (*attend)(const AttendArgs& args);
 
-  // out(i) = (clamp(up, ±limit) + 1) · g · σ(1.702 g), g = min(gate, limit); gate_up (2n) interleaved, even = gate.
+  // out(i) = (clamp(up, ±limit) + 1) · g · σ(1.702 g), g = min(gate, limit); gate_up (2n)
+  // interleaved, even = gate.
   void (*swiglu_clamped)(float* out, const float* gate_up, uint32_t n, float limit);
 
-  // The k largest of logits (n), ties to the lower index, in falling order; weights = softmax over those k.
+  // The k largest of logits (n), ties to the lower index, in falling order; weights = softmax over
+  // those k.
   void (*topk_softmax)(uint32_t* ids, float* weights, const float* logits, uint32_t n, uint32_t k);
 
   // x(i) += scale · y(i).

@@ -1,16 +1,16 @@
-// The reference back end. Clarity first; what speed it has comes from sums in sixteen fixed lanes, which the
-// compiler turns into vectors without changing their order.
+// The reference back end. Clarity first; what speed it has comes from sums in sixteen fixed lanes,
+// which the compiler turns into vectors without changing their order.
 
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/ops.h"
 
-// The same source compiled for wider vectors, chosen by the loader. Bits are the same in all of them: the lanes
-// are spelt out below and contraction to fused multiply-add is off. Sanitizers cannot start before such
-// resolvers run, so their builds keep the baseline.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)
+// The same source compiled for wider vectors, chosen by the loader. Bits are the same in all of
+// them: the lanes are spelt out below and contraction to fused multiply-add is off. Sanitizers
+// cannot start before such resolvers run, so their builds keep the baseline.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 #define WADER_WIDE __attribute__((target_clones("default", "avx2", "avx512f")))
 #else
 #define WADER_WIDE
@@ -21,12 +21,13 @@ namespace {
 
 constexpr uint32_t kLanes = 16;
 
-// Lane l sums the products of columns l, l + 16, l + 32 …; the lanes are added as a balanced tree, then the tail.
-#define WADER_REDUCE(lanes, total)                                                 \
-  do {                                                                             \
-    for (uint32_t half_ = kLanes / 2; half_ > 0; half_ /= 2)                       \
-      for (uint32_t l_ = 0; l_ < half_; ++l_) (lanes)[l_] += (lanes)[l_ + half_];  \
-    (total) += (lanes)[0];                                                         \
+// Lane l sums the products of columns l, l + 16, l + 32 …; the lanes are added as a balanced tree,
+// then the tail.
+#define WADER_REDUCE(lanes, total)                                                \
+  do {                                                                            \
+    for (uint32_t half_ = kLanes / 2; half_ > 0; half_ /= 2)                      \
+      for (uint32_t l_ = 0; l_ < half_; ++l_) (lanes)[l_] += (lanes)[l_ + half_]; \
+    (total) += (lanes)[0];                                                        \
   } while (false)
 
 WADER_WIDE float dot(const float* a, const float* b, uint32_t n) {
@@ -41,8 +42,8 @@ WADER_WIDE float dot(const float* a, const float* b, uint32_t n) {
 }
 
 // Four rows of x against one row of w: w is loaded once for four, each sum is dot()'s to the bit.
-WADER_WIDE void dot4(float* y, size_t y_stride, const float* x, size_t x_stride, const float* w, uint32_t n,
-                     float bias) {
+WADER_WIDE void dot4(float* y, size_t y_stride, const float* x, size_t x_stride, const float* w,
+                     uint32_t n, float bias) {
   float lanes[4][kLanes] = {};
   const uint32_t whole = n / kLanes * kLanes;
   for (uint32_t i = 0; i < whole; i += kLanes)
@@ -62,7 +63,8 @@ void matmul(const MatmulArgs& a) {
     const float bias = a.bias ? a.bias[r] : 0.0f;
     uint32_t t = 0;
     for (; t + 4 <= a.tokens; t += 4)
-      dot4(a.y + t * a.y_stride + r, a.y_stride, a.x + t * a.x_stride, a.x_stride, a.scratch, a.w.cols, bias);
+      dot4(a.y + t * a.y_stride + r, a.y_stride, a.x + t * a.x_stride, a.x_stride, a.scratch,
+           a.w.cols, bias);
     for (; t < a.tokens; ++t)
       a.y[t * a.y_stride + r] = dot(a.x + t * a.x_stride, a.scratch, a.w.cols) + bias;
   }
@@ -119,8 +121,8 @@ void swiglu_clamped(float* out, const float* gate_up, uint32_t n, float limit) {
 }
 
 void topk_softmax(uint32_t* ids, float* weights, const float* logits, uint32_t n, uint32_t k) {
-  // Insertion into a sorted list of k: strictly greater moves up, so equal logits keep index order. A NaN is never
-  // greater; the list is filled all the same and the NaN shows in the weights.
+  // Insertion into a sorted list of k: strictly greater moves up, so equal logits keep index order.
+  // A NaN is never greater; the list is filled all the same and the NaN shows in the weights.
   uint32_t kept = 0;
   for (uint32_t i = 0; i < n; ++i) {
     uint32_t place = kept;
@@ -140,6 +142,7 @@ void topk_softmax(uint32_t* ids, float* weights, const float* logits, uint32_t n
 
 }  // namespace
 
-const Kernels kRefKernels = {"ref", matmul, rms_norm, rope, attend, swiglu_clamped, topk_softmax, add_scaled};
+const Kernels kRefKernels = {"ref",  matmul,         rms_norm,     rope,
+                             attend, swiglu_clamped, topk_softmax, add_scaled};
 
 }  // namespace wader

@@ -19,7 +19,8 @@ Result<const Kernels*> select_kernels(std::string_view name) {
     names += names.empty() ? "" : ", ";
     names += kernels->name;
   }
-  return invalid_argument_error("kernels '{}' are not available here; choose auto or one of: {}", name, names);
+  return invalid_argument_error("kernels '{}' are not available here; choose auto or one of: {}",
+                                name, names);
 }
 
 }  // namespace wader

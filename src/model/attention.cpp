@@ -23,7 +23,8 @@ void rotate_and_store(const ModelContext& model, uint32_t layer, std::span<const
       for (uint32_t h = 0; h < spec.kv_heads; ++h) {
         float* k = s.k + t * spec.kv_width() + h * dim;
         model.kernels.rope(k, cos, sin, dim);
-        const size_t place = (static_cast<size_t>(h) * kv.capacity + rows[t].position % kv.capacity) * dim;
+        const size_t place =
+            (static_cast<size_t>(h) * kv.capacity + rows[t].position % kv.capacity) * dim;
         std::memcpy(kv.k + place, k, dim * sizeof(float));
         std::memcpy(kv.v + place, s.v + t * spec.kv_width() + h * dim, dim * sizeof(float));
       }
@@ -31,7 +32,8 @@ void rotate_and_store(const ModelContext& model, uint32_t layer, std::span<const
   });
 }
 
-void attend_head(const ModelContext& model, uint32_t layer, const Row& row, size_t t, uint32_t head, int worker) {
+void attend_head(const ModelContext& model, uint32_t layer, const Row& row, size_t t, uint32_t head,
+                 int worker) {
   const ArchitectureSpec& spec = model.spec;
   const LayerWeights& w = model.weights.layers[layer];
   const Workspace& s = model.work;
@@ -47,7 +49,9 @@ void attend_head(const ModelContext& model, uint32_t layer, const Row& row, size
                         .head_dim = spec.head_dim,
                         .capacity = kv.capacity,
                         // A sliding query sees itself and the window − 1 keys before it.
-                        .first = slides && row.position >= spec.sliding_window ? row.position - (spec.sliding_window - 1) : 0,
+                        .first = slides && row.position >= spec.sliding_window
+                                     ? row.position - (spec.sliding_window - 1)
+                                     : 0,
                         .last = row.position,
                         .scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim)),
                         .sink = w.sinks ? w.sinks + head : nullptr,
@@ -69,7 +73,8 @@ void attention(const ModelContext& model, uint32_t layer, std::span<const Row> r
   const uint32_t heads = model.spec.query_heads;
   model.threads.parallel_for(static_cast<int64_t>(tokens) * heads, 1, [&](ThreadPool::Slice slice) {
     for (auto i = static_cast<size_t>(slice.begin); i < static_cast<size_t>(slice.end); ++i)
-      attend_head(model, layer, rows[i / heads], i / heads, static_cast<uint32_t>(i % heads), slice.worker);
+      attend_head(model, layer, rows[i / heads], i / heads, static_cast<uint32_t>(i % heads),
+                  slice.worker);
   });
   linear(model, s.projected, s.attended, tokens, w.o, w.o_bias);  // (rows, hidden)
 }

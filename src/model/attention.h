@@ -7,7 +7,8 @@
 
 namespace wader {
 
-// work.normed (rows, hidden) → work.projected (rows, hidden); writes the rows' keys and values of `layer`.
+// work.normed (rows, hidden) → work.projected (rows, hidden); writes the rows' keys and values of
+// `layer`.
 void attention(const ModelContext& model, uint32_t layer, std::span<const Row> rows);
 
 }  // namespace wader

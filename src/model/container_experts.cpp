@@ -4,7 +4,8 @@
 
 namespace wader {
 
-Result<std::unique_ptr<ContainerExperts>> ContainerExperts::open(const Container& container, DirectIo direct) {
+Result<std::unique_ptr<ContainerExperts>> ContainerExperts::open(const Container& container,
+                                                                 DirectIo direct) {
   std::unique_ptr<ContainerExperts> source(new ContainerExperts(container));
   const uint32_t layers = container.spec().layer_count();
   if (direct != DirectIo::off) {
@@ -14,13 +15,15 @@ Result<std::unique_ptr<ContainerExperts>> ContainerExperts::open(const Container
                                container.directory().string());
   }
   for (uint32_t layer = 0; layer < layers; ++layer) {
-    ASSIGN_OR_RETURN(File file, File::open(container.directory() / expert_file_name(layer),
-                                           source->direct_ ? File::Mode::read_direct : File::Mode::read));
+    ASSIGN_OR_RETURN(File file,
+                     File::open(container.directory() / expert_file_name(layer),
+                                source->direct_ ? File::Mode::read_direct : File::Mode::read));
     source->files_.push_back(std::move(file));
   }
   for (uint32_t layer = 0; layer < layers; ++layer)
     for (uint32_t expert = 0; expert < source->experts(); ++expert)
-      source->extents_.push_back({&source->files_[layer], expert * source->record_bytes(), source->record_bytes()});
+      source->extents_.push_back(
+          {&source->files_[layer], expert * source->record_bytes(), source->record_bytes()});
   return source;
 }
 

@@ -14,9 +14,10 @@ enum class DirectIo : uint8_t { on, off, automatic };
 
 class ContainerExperts final : public ExpertSource {
  public:
-  // automatic: O_DIRECT where a probe read of the first layer's file proves it, the page cache otherwise. on: refused
-  // where it cannot be. The container must outlive the result.
-  static Result<std::unique_ptr<ContainerExperts>> open(const Container& container, DirectIo direct);
+  // automatic: O_DIRECT where a probe read of the first layer's file proves it, the page cache
+  // otherwise. on: refused where it cannot be. The container must outlive the result.
+  static Result<std::unique_ptr<ContainerExperts>> open(const Container& container,
+                                                        DirectIo direct);
 
   uint32_t layers() const override { return static_cast<uint32_t>(files_.size()); }
   uint32_t experts() const override { return container_.spec().experts; }
@@ -24,7 +25,9 @@ class ContainerExperts final : public ExpertSource {
   std::span<const Extent> extents(uint32_t layer, uint32_t expert) const override {
     return {&extents_[static_cast<size_t>(layer) * experts() + expert], 1};
   }
-  uint64_t digest(uint32_t layer, uint32_t expert) const override { return container_.expert_digest(layer, expert); }
+  uint64_t digest(uint32_t layer, uint32_t expert) const override {
+    return container_.expert_digest(layer, expert);
+  }
   bool direct() const { return direct_; }
 
  private:

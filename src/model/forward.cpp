@@ -12,25 +12,29 @@ namespace wader {
 namespace {
 
 // x (rows, hidden) → out (rows, hidden).
-void norm_rows(const ModelContext& model, float* out, const float* x, const float* weight, uint32_t rows) {
+void norm_rows(const ModelContext& model, float* out, const float* x, const float* weight,
+               uint32_t rows) {
   const uint32_t hidden = model.spec.hidden;
   model.threads.parallel_for(rows, 1, [&](ThreadPool::Slice slice) {
     for (int64_t t = slice.begin; t < slice.end; ++t)
-      model.kernels.rms_norm(out + t * hidden, x + t * hidden, weight, hidden, static_cast<float>(model.spec.norm_eps));
+      model.kernels.rms_norm(out + t * hidden, x + t * hidden, weight, hidden,
+                             static_cast<float>(model.spec.norm_eps));
   });
 }
 
 void embed(const ModelContext& model, std::span<const Row> rows) {
   for (size_t t = 0; t < rows.size(); ++t) {
     CHECK(rows[t].token >= 0 && static_cast<uint32_t>(rows[t].token) < model.spec.vocab_rows);
-    dequantise_row(model.weights.embed, static_cast<uint32_t>(rows[t].token), model.work.x + t * model.spec.hidden);
+    dequantise_row(model.weights.embed, static_cast<uint32_t>(rows[t].token),
+                   model.work.x + t * model.spec.hidden);
   }
 }
 
 void add_rows(const ModelContext& model, float* x, const float* y, uint32_t rows) {
   for (uint32_t t = 0; t < rows; ++t)
     model.kernels.add_scaled(x + static_cast<size_t>(t) * model.spec.hidden,
-                             y + static_cast<size_t>(t) * model.spec.hidden, 1.0f, model.spec.hidden);
+                             y + static_cast<size_t>(t) * model.spec.hidden, 1.0f,
+                             model.spec.hidden);
 }
 
 // Calls fn(state, rows of it) for each sequence of the batch.
@@ -47,18 +51,22 @@ void for_each_sequence(std::span<const Row> rows, Fn&& fn) {
 Status check_logits(std::span<const float> logits, uint32_t position) {
   for (size_t i = 0; i < logits.size(); ++i)
     if (!std::isfinite(logits[i]))
-      return corrupt_error("the logit of token {} at position {} is not a finite number; run `wader verify`", i, position);
+      return corrupt_error(
+          "the logit of token {} at position {} is not a finite number; run `wader verify`", i,
+          position);
   return {};
 }
 
-Status emit_logits(const ModelContext& model, std::span<const Row> rows, const LogitsFn& on_logits) {
+Status emit_logits(const ModelContext& model, std::span<const Row> rows,
+                   const LogitsFn& on_logits) {
   Workspace& s = model.work;
   const uint32_t vocab = model.spec.vocab_rows;
   for (size_t begin = 0, end; begin < rows.size(); begin = end) {
     end = begin + 1;
     if (!rows[begin].wants_logits) continue;
     while (end < rows.size() && end - begin < kLogitsBlock && rows[end].wants_logits) ++end;
-    linear(model, s.logits, s.normed + begin * model.spec.hidden, static_cast<uint32_t>(end - begin), model.weights.head,
+    linear(model, s.logits, s.normed + begin * model.spec.hidden,
+           static_cast<uint32_t>(end - begin), model.weights.head,
            nullptr);  // (end − begin, vocab_rows)
     for (size_t t = begin; t < end; ++t) {
       const std::span<const float> logits(s.logits + (t - begin) * vocab, vocab);
@@ -84,7 +92,8 @@ Status forward(const ModelContext& model, std::span<const Row> rows, const Logit
 
   embed(model, rows);
   for (size_t t = 0; t < rows.size(); ++t)
-    model.rope.at(rows[t].position, s.rope_cos + t * model.spec.head_dim / 2, s.rope_sin + t * model.spec.head_dim / 2);
+    model.rope.at(rows[t].position, s.rope_cos + t * model.spec.head_dim / 2,
+                  s.rope_sin + t * model.spec.head_dim / 2);
   observe_hidden(0, s.x);
 
   for (uint32_t layer = 0; layer < model.spec.layer_count(); ++layer) {

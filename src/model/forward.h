@@ -1,5 +1,6 @@
-// forward: one pass of the transformer over a batch of rows. Prefill is many rows of one sequence, decode one row
-// each of one or many. Reads each distinct expert of a layer once, however many rows want it.
+// forward: one pass of the transformer over a batch of rows. Prefill is many rows of one sequence,
+// decode one row each of one or many. Reads each distinct expert of a layer once, however many rows
+// want it.
 #pragma once
 
 #include <cstdint>
@@ -38,19 +39,23 @@ struct ModelContext {
   Workspace& work;
 };
 
-// Called by forward with inner values as they exist, for `wader logits` and the golden tests. Any may be empty.
+// Called by forward with inner values as they exist, for `wader logits` and the golden tests. Any
+// may be empty.
 struct ForwardObserver {
-  // After the embedding (layer 0) and after each layer (n + 1): x (rows, hidden). The last call, layer_count + 1, has
-  // x after the final norm.
+  // After the embedding (layer 0) and after each layer (n + 1): x (rows, hidden). The last call,
+  // layer_count + 1, has x after the final norm.
   std::function<void(uint32_t stage, std::span<const float> x)> on_hidden;
-  std::function<void(uint32_t layer, std::span<const uint32_t> ids, std::span<const float> weights)> on_router;
+  std::function<void(uint32_t layer, std::span<const uint32_t> ids, std::span<const float> weights)>
+      on_router;
 };
 
-// Called for each row with wants_logits, in row order, with logits (vocab_rows) that live until it returns.
+// Called for each row with wants_logits, in row order, with logits (vocab_rows) that live until it
+// returns.
 using LogitsFn = std::function<void(size_t row, std::span<const float> logits)>;
 
-// Writes keys and values of all rows and advances their states. rows.size() <= work.rows. On an error (a failed read, a
-// wrong checksum, a NaN logit) the states keep the length they had. Allocates nothing.
+// Writes keys and values of all rows and advances their states. rows.size() <= work.rows. On an
+// error (a failed read, a wrong checksum, a NaN logit) the states keep the length they had.
+// Allocates nothing.
 Status forward(const ModelContext& model, std::span<const Row> rows, const LogitsFn& on_logits,
                const ForwardObserver* observer = nullptr);
 

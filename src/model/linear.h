@@ -6,8 +6,8 @@
 namespace wader {
 
 // x (tokens, w.cols) → y (tokens, w.rows), both dense. bias (w.rows) or null.
-inline void linear(const ModelContext& model, float* y, const float* x, uint32_t tokens, const MatrixView& w,
-                   const float* bias) {
+inline void linear(const ModelContext& model, float* y, const float* x, uint32_t tokens,
+                   const MatrixView& w, const float* bias) {
   // 16 rows of f32 results are one cache line: no two threads write the same one.
   model.threads.parallel_for(w.rows, 16, [&](ThreadPool::Slice slice) {
     model.kernels.matmul({.y = y,
@@ -19,7 +19,8 @@ inline void linear(const ModelContext& model, float* y, const float* x, uint32_t
                           .bias = bias,
                           .row_begin = static_cast<uint32_t>(slice.begin),
                           .row_end = static_cast<uint32_t>(slice.end),
-                          .scratch = model.work.row_scratch + static_cast<size_t>(slice.worker) * model.work.row_width});
+                          .scratch = model.work.row_scratch +
+                                     static_cast<size_t>(slice.worker) * model.work.row_width});
   });
 }
 

@@ -12,8 +12,9 @@ namespace {
 
 // Queues, completions and the stacks that read threads touch; measured 0.3 MiB with 4 threads.
 constexpr uint64_t kIoBytes = kMiB;
-// What malloc keeps beyond its live blocks, stacks of compute threads, page tables of the buffers, terminal editing,
-// sampling over a large vocabulary's worth of small vectors; measured 2–4 MiB in chat.
+// What malloc keeps beyond its live blocks, stacks of compute threads, page tables of the buffers,
+// terminal editing, sampling over a large vocabulary's worth of small vectors; measured 2–4 MiB in
+// chat.
 constexpr uint64_t kReserveBytes = 6 * kMiB;
 // Sampler: scratch logits, order and the set of seen tokens.
 constexpr uint64_t kSamplerBytesPerVocabRow = 12;
@@ -21,8 +22,8 @@ constexpr uint64_t kSamplerBytesPerVocabRow = 12;
 constexpr uint32_t kAutoContexts[] = {8192, 4096, 2048, 1024};
 constexpr uint32_t kAutoChunks[] = {128, 64, 32, 16};
 
-MemoryPlan fixed_costs(const ArchitectureSpec& spec, const PlanRequest& request, const MachineMemory& machine,
-                       uint32_t context, uint32_t chunk) {
+MemoryPlan fixed_costs(const ArchitectureSpec& spec, const PlanRequest& request,
+                       const MachineMemory& machine, uint32_t context, uint32_t chunk) {
   MemoryPlan plan{};
   plan.budget_bytes = request.budget_bytes ? request.budget_bytes : machine.available_bytes;
   plan.context = context;
@@ -32,8 +33,9 @@ MemoryPlan fixed_costs(const ArchitectureSpec& spec, const PlanRequest& request,
   plan.process_bytes = machine.process_bytes;
   plan.trunk_bytes = request.trunk_bytes;
   plan.state_bytes = request.sessions * state_bytes(spec, context, plan.chunk);
-  plan.scratch_bytes = Workspace::bytes(spec, std::max(plan.chunk, request.sessions), context, request.threads) +
-                       kSamplerBytesPerVocabRow * spec.vocab_rows;
+  plan.scratch_bytes =
+      Workspace::bytes(spec, std::max(plan.chunk, request.sessions), context, request.threads) +
+      kSamplerBytesPerVocabRow * spec.vocab_rows;
   plan.io_bytes = kIoBytes;
   plan.reserve_bytes = kReserveBytes + request.extra_bytes;
   return plan;
@@ -43,19 +45,23 @@ uint32_t slots_that_fit(const MemoryPlan& plan, uint64_t stride_bytes, uint32_t 
   const uint64_t used = plan.total_bytes();
   if (used >= plan.budget_bytes) return 0;
   const uint64_t fit = std::min<uint64_t>((plan.budget_bytes - used) / stride_bytes, all_slots);
-  return static_cast<uint32_t>(fit == all_slots ? fit : fit / plan.working_set_slots * plan.working_set_slots);
+  return static_cast<uint32_t>(
+      fit == all_slots ? fit : fit / plan.working_set_slots * plan.working_set_slots);
 }
 
 Error does_not_fit(const MemoryPlan& plan, uint64_t slots_bytes) {
   const uint64_t needed = plan.total_bytes() + slots_bytes;
   return over_budget_error(
-      "--memory {} is {} bytes too small: program {}, trunk {}, state for {} tokens {}, scratch for chunks of {} {}, "
-      "reads {}, reserve {}, and {} for the smallest pool of experts need {} bytes; try --memory {}MiB or a smaller "
+      "--memory {} is {} bytes too small: program {}, trunk {}, state for {} tokens {}, scratch "
+      "for chunks of {} {}, "
+      "reads {}, reserve {}, and {} for the smallest pool of experts need {} bytes; try --memory "
+      "{}MiB or a smaller "
       "--context",
       format_bytes(plan.budget_bytes), needed - plan.budget_bytes, format_bytes(plan.process_bytes),
       format_bytes(plan.trunk_bytes), plan.context, format_bytes(plan.state_bytes), plan.chunk,
-      format_bytes(plan.scratch_bytes), format_bytes(plan.io_bytes), format_bytes(plan.reserve_bytes),
-      format_bytes(slots_bytes), needed, (needed + kMiB - 1) / kMiB);
+      format_bytes(plan.scratch_bytes), format_bytes(plan.io_bytes),
+      format_bytes(plan.reserve_bytes), format_bytes(slots_bytes), needed,
+      (needed + kMiB - 1) / kMiB);
 }
 
 std::vector<uint32_t> choices(uint32_t asked, std::span<const uint32_t> automatic, uint32_t most) {
@@ -68,22 +74,26 @@ std::vector<uint32_t> choices(uint32_t asked, std::span<const uint32_t> automati
 
 Status validate_request(const ArchitectureSpec& spec, const PlanRequest& request) {
   if (request.context > spec.max_context)
-    return invalid_argument_error("--context {} is more than the {} tokens this model was made for", request.context,
-                                  spec.max_context);
+    return invalid_argument_error("--context {} is more than the {} tokens this model was made for",
+                                  request.context, spec.max_context);
   if (request.slots != 0 && request.slots < spec.experts_per_token)
-    return invalid_argument_error("--slots {} is less than one working set: a token uses {} experts of a layer at once",
-                                  request.slots, spec.experts_per_token);
+    return invalid_argument_error(
+        "--slots {} is less than one working set: a token uses {} experts of a layer at once",
+        request.slots, spec.experts_per_token);
   return {};
 }
 
 }  // namespace
 
-Result<MemoryPlan> plan_memory(const ArchitectureSpec& spec, const PlanRequest& request, const MachineMemory& machine) {
+Result<MemoryPlan> plan_memory(const ArchitectureSpec& spec, const PlanRequest& request,
+                               const MachineMemory& machine) {
   RETURN_IF_ERROR(validate_request(spec, request));
   const uint32_t all_slots = spec.layer_count() * spec.experts;
-  const uint32_t wanted = request.slots ? std::min(request.slots, all_slots) : spec.experts_per_token;
+  const uint32_t wanted =
+      request.slots ? std::min(request.slots, all_slots) : spec.experts_per_token;
   // A context or chunk that we choose ourselves should leave one token's experts of every layer.
-  const uint32_t comfortable = std::max(wanted, std::min(all_slots, spec.layer_count() * spec.experts_per_token));
+  const uint32_t comfortable =
+      std::max(wanted, std::min(all_slots, spec.layer_count() * spec.experts_per_token));
 
   MemoryPlan smallest{};
   for (const uint32_t enough : {comfortable, wanted}) {

@@ -13,17 +13,18 @@ namespace wader {
 
 // What the machine and the process look like when the plan is made.
 struct MachineMemory {
-  uint64_t available_bytes;  // what --memory auto may use in all: min(cgroup room, MemAvailable) − reserve
-  uint64_t process_bytes;    // already resident in this process (code, tokenizer, manifest)
+  uint64_t available_bytes;  // what --memory auto may use in all: min(cgroup room, MemAvailable) −
+                             // reserve
+  uint64_t process_bytes;  // already resident in this process (code, tokenizer, manifest)
 };
 
 struct PlanRequest {
-  uint64_t trunk_bytes;      // the container's trunk as it will lie in memory
+  uint64_t trunk_bytes;  // the container's trunk as it will lie in memory
   uint64_t expert_stride_bytes;
-  uint64_t budget_bytes;     // --memory; 0 = auto (available_bytes)
-  uint32_t context;          // tokens; 0 = auto: 8192, or less when that leaves no room for slots
-  uint32_t chunk;            // rows of a prefill pass; 0 = auto
-  uint32_t slots;            // 0 = as many as fit
+  uint64_t budget_bytes;  // --memory; 0 = auto (available_bytes)
+  uint32_t context;       // tokens; 0 = auto: 8192, or less when that leaves no room for slots
+  uint32_t chunk;         // rows of a prefill pass; 0 = auto
+  uint32_t slots;         // 0 = as many as fit
   uint32_t threads;
   uint32_t sessions = 1;
   uint64_t extra_bytes = 0;  // what the caller itself will hold, e.g. captured values
@@ -41,7 +42,8 @@ struct MemoryPlan {
   uint32_t context, chunk, slots, threads;
   uint32_t working_set_slots;  // slots of the smallest legal pool: one token's experts of one layer
   uint64_t total_bytes() const {
-    return process_bytes + trunk_bytes + state_bytes + scratch_bytes + io_bytes + slots_bytes + reserve_bytes;
+    return process_bytes + trunk_bytes + state_bytes + scratch_bytes + io_bytes + slots_bytes +
+           reserve_bytes;
   }
 };
 

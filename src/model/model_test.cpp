@@ -27,8 +27,8 @@ ArchitectureSpec small_spec() {
   spec.max_context = 131072;
   spec.norm_eps = 1e-5;
   spec.rope = kGptOssRope;
-  spec.layers = {LayerKind::sliding_attention, LayerKind::full_attention, LayerKind::sliding_attention,
-                 LayerKind::full_attention};
+  spec.layers = {LayerKind::sliding_attention, LayerKind::full_attention,
+                 LayerKind::sliding_attention, LayerKind::full_attention};
   spec.swiglu_limit = 7;
   return spec;
 }
@@ -42,8 +42,8 @@ TEST(Rope, YarnOfGptOss) {
   EXPECT_NEAR(table.attention_factor(), 1.3465735902799727, 1e-6);
   const auto& f = table.inverse_frequencies();
   EXPECT_FLOAT_EQ(f[0], 1.0f);
-  EXPECT_NEAR(f[8] / std::pow(150000.0, -16.0 / 64), 1.0, 1e-6);         // below low: unchanged
-  EXPECT_NEAR(f[18] * 32 / std::pow(150000.0, -36.0 / 64), 1.0, 1e-6);   // above high: / 32
+  EXPECT_NEAR(f[8] / std::pow(150000.0, -16.0 / 64), 1.0, 1e-6);        // below low: unchanged
+  EXPECT_NEAR(f[18] * 32 / std::pow(150000.0, -36.0 / 64), 1.0, 1e-6);  // above high: / 32
   const double ramp = (12 - range.low) / (range.high - range.low);
   EXPECT_NEAR(f[12] / (std::pow(150000.0, -24.0 / 64) * ((1 - ramp) + ramp / 32)), 1.0, 1e-6);
 }
@@ -109,8 +109,13 @@ TEST(SequenceState, AFailedPassStillCostsTheRing) {
 }
 
 PlanRequest request(uint64_t budget, uint32_t context = 2048, uint32_t chunk = 32) {
-  return {.trunk_bytes = 4 * kMiB, .expert_stride_bytes = 32768, .budget_bytes = budget, .context = context, .chunk = chunk,
-          .slots = 0, .threads = 2};
+  return {.trunk_bytes = 4 * kMiB,
+          .expert_stride_bytes = 32768,
+          .budget_bytes = budget,
+          .context = context,
+          .chunk = chunk,
+          .slots = 0,
+          .threads = 2};
 }
 constexpr MachineMemory kMachine = {.available_bytes = 8 * kGiB, .process_bytes = 9 * kMiB};
 

@@ -8,8 +8,10 @@
 namespace wader {
 namespace {
 
-// Sorts the (row, place) assignments by expert: distinct ids in disk order, and where each one's rows stand.
-std::span<const uint32_t> group_by_expert(const ArchitectureSpec& spec, Workspace& s, uint32_t rows) {
+// Sorts the (row, place) assignments by expert: distinct ids in disk order, and where each one's
+// rows stand.
+std::span<const uint32_t> group_by_expert(const ArchitectureSpec& spec, Workspace& s,
+                                          uint32_t rows) {
   const uint32_t assignments = rows * spec.experts_per_token;
   std::fill_n(s.group_start, spec.experts + 1, 0u);
   for (uint32_t a = 0; a < assignments; ++a) ++s.group_start[s.router_ids[a] + 1];
@@ -26,7 +28,8 @@ std::span<const uint32_t> group_by_expert(const ArchitectureSpec& spec, Workspac
 }
 
 // y = W_d swiglu(W_gu x + b_gu) + b_d for the rows that chose this expert.
-void run_expert(const ModelContext& model, std::span<const std::byte> record, std::span<const uint32_t> assignments) {
+void run_expert(const ModelContext& model, std::span<const std::byte> record,
+                std::span<const uint32_t> assignments) {
   const ArchitectureSpec& spec = model.spec;
   Workspace& s = model.work;
   const ExpertWeights w = bind_expert(spec, model.layout, record);
@@ -43,13 +46,15 @@ void run_expert(const ModelContext& model, std::span<const std::byte> record, st
   }
   for (uint32_t i = 0; i < tokens; ++i)
     std::memcpy(s.expert_x + static_cast<size_t>(i) * hidden,
-                s.normed + static_cast<size_t>(assignments[i] / spec.experts_per_token) * hidden, hidden * sizeof(float));
+                s.normed + static_cast<size_t>(assignments[i] / spec.experts_per_token) * hidden,
+                hidden * sizeof(float));
 
-  linear(model, s.expert_gate_up, s.expert_x, tokens, w.gate_up, gate_up_bias);  // (tokens, 2 · inner)
+  linear(model, s.expert_gate_up, s.expert_x, tokens, w.gate_up,
+         gate_up_bias);  // (tokens, 2 · inner)
   model.threads.parallel_for(tokens, 1, [&](ThreadPool::Slice slice) {
     for (int64_t i = slice.begin; i < slice.end; ++i)
-      model.kernels.swiglu_clamped(s.expert_act + i * inner, s.expert_gate_up + i * 2 * inner, inner,
-                                   static_cast<float>(spec.swiglu_limit));
+      model.kernels.swiglu_clamped(s.expert_act + i * inner, s.expert_gate_up + i * 2 * inner,
+                                   inner, static_cast<float>(spec.swiglu_limit));
   });
   linear(model, s.expert_y, s.expert_act, tokens, w.down, down_bias);  // (tokens, hidden)
 
@@ -58,7 +63,8 @@ void run_expert(const ModelContext& model, std::span<const std::byte> record, st
                 s.expert_y + static_cast<size_t>(i) * hidden, hidden * sizeof(float));
 }
 
-Status run_distinct_experts(const ModelContext& model, uint32_t layer, std::span<const uint32_t> distinct) {
+Status run_distinct_experts(const ModelContext& model, uint32_t layer,
+                            std::span<const uint32_t> distinct) {
   const Workspace& s = model.work;
   model.experts.begin(layer, distinct);
   Status status;
@@ -85,9 +91,10 @@ void route(const ModelContext& model, uint32_t layer, uint32_t rows) {
   Workspace& s = model.work;
   linear(model, s.router_logits, s.normed, rows, w.router, w.router_bias);  // (rows, experts)
   for (uint32_t t = 0; t < rows; ++t)
-    model.kernels.topk_softmax(s.router_ids + t * spec.experts_per_token, s.router_weights + t * spec.experts_per_token,
-                               s.router_logits + static_cast<size_t>(t) * spec.experts, spec.experts,
-                               spec.experts_per_token);
+    model.kernels.topk_softmax(s.router_ids + t * spec.experts_per_token,
+                               s.router_weights + t * spec.experts_per_token,
+                               s.router_logits + static_cast<size_t>(t) * spec.experts,
+                               spec.experts, spec.experts_per_token);
 }
 
 Status moe(const ModelContext& model, uint32_t layer, uint32_t rows) {
@@ -98,7 +105,8 @@ Status moe(const ModelContext& model, uint32_t layer, uint32_t rows) {
     float* x = s.x + static_cast<size_t>(t) * spec.hidden;
     for (uint32_t j = 0; j < spec.experts_per_token; ++j) {
       const size_t assignment = static_cast<size_t>(t) * spec.experts_per_token + j;
-      model.kernels.add_scaled(x, s.expert_out + assignment * spec.hidden, s.router_weights[assignment], spec.hidden);
+      model.kernels.add_scaled(x, s.expert_out + assignment * spec.hidden,
+                               s.router_weights[assignment], spec.hidden);
     }
   }
   return {};

@@ -8,7 +8,8 @@
 
 namespace wader {
 
-// The dimensions between which YaRN blends, and how: below low the model's own frequencies, above high those / factor.
+// The dimensions between which YaRN blends, and how: below low the model's own frequencies, above
+// high those / factor.
 struct YarnRange {
   double low, high;
 };
@@ -18,8 +19,8 @@ class RopeTable {
  public:
   RopeTable(const Rope& rope, uint32_t head_dim);
 
-  // cos and sin (head_dim/2) of one position. f32 throughout, as the reference does: at position 5,000 the rounding
-  // of the angle alone is 2e-4, so that a more exact angle would agree less.
+  // cos and sin (head_dim/2) of one position. f32 throughout, as the reference does: at position
+  // 5,000 the rounding of the angle alone is 2e-4, so that a more exact angle would agree less.
   void at(uint32_t position, float* cos, float* sin) const;
 
   const std::vector<float>& inverse_frequencies() const { return inverse_frequencies_; }

@@ -7,7 +7,8 @@
 
 namespace wader {
 
-uint32_t kv_capacity(const ArchitectureSpec& spec, LayerKind kind, uint32_t context, uint32_t chunk) {
+uint32_t kv_capacity(const ArchitectureSpec& spec, LayerKind kind, uint32_t context,
+                     uint32_t chunk) {
   if (kind == LayerKind::full_attention) return context;
   const uint64_t ring = uint64_t{spec.sliding_window} + chunk + kRewindSlack;
   return static_cast<uint32_t>(std::min<uint64_t>(context, ring));
@@ -16,15 +17,18 @@ uint32_t kv_capacity(const ArchitectureSpec& spec, LayerKind kind, uint32_t cont
 uint64_t state_bytes(const ArchitectureSpec& spec, uint32_t context, uint32_t chunk) {
   uint64_t bytes = 0;
   for (LayerKind kind : spec.layers)
-    bytes += 2 * uint64_t{kv_capacity(spec, kind, context, chunk)} * spec.kv_width() * sizeof(float);
+    bytes +=
+        2 * uint64_t{kv_capacity(spec, kind, context, chunk)} * spec.kv_width() * sizeof(float);
   return bytes;
 }
 
-Result<SequenceState> SequenceState::create(const ArchitectureSpec& spec, uint32_t context, uint32_t chunk) {
+Result<SequenceState> SequenceState::create(const ArchitectureSpec& spec, uint32_t context,
+                                            uint32_t chunk) {
   SequenceState state;
   state.context_ = context;
   state.window_ = spec.sliding_window;
-  ASSIGN_OR_RETURN(state.memory_, AlignedBuffer::allocate(std::max<uint64_t>(state_bytes(spec, context, chunk), 1)));
+  ASSIGN_OR_RETURN(state.memory_, AlignedBuffer::allocate(
+                                      std::max<uint64_t>(state_bytes(spec, context, chunk), 1)));
   auto* next = reinterpret_cast<float*>(state.memory_.data());
   for (LayerKind kind : spec.layers) {
     const uint32_t capacity = kv_capacity(spec, kind, context, chunk);
@@ -54,7 +58,8 @@ bool SequenceState::rewind(uint32_t length) {
     return true;
   }
   if (ring_capacity_ != 0 && written_ > ring_capacity_) {
-    // The ring holds [written − capacity, written). The query at `length` sees back to length − (window − 1).
+    // The ring holds [written − capacity, written). The query at `length` sees back to length −
+    // (window − 1).
     const uint32_t oldest_kept = written_ - ring_capacity_;
     const uint32_t oldest_seen = length >= window_ ? length - (window_ - 1) : 0;
     if (oldest_seen < oldest_kept) return false;

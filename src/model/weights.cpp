@@ -19,26 +19,31 @@ uint64_t elements(const std::vector<uint64_t>& shape) {
 }
 
 // Vectors are widened; matrices are used as they lie in trunk.bin.
-bool is_vector(const TrunkTensor& tensor) { return tensor.shape.size() == 1; }
+bool is_vector(const TrunkTensor& tensor) {
+  return tensor.shape.size() == 1;
+}
 
 Status read_and_verify(const Container& container, std::span<std::byte> bytes) {
   const std::string path = (container.directory() / "trunk.bin").string();
   ASSIGN_OR_RETURN(const File file, File::open(path, File::Mode::read));
   // In pieces: one huge read(2) cannot be interrupted and is capped at 2 GiB by the kernel anyway.
   for (uint64_t offset = 0; offset < bytes.size(); offset += 16 * kMiB)
-    RETURN_IF_ERROR(file.read_at(offset, bytes.subspan(offset, std::min<uint64_t>(16 * kMiB, bytes.size() - offset))));
+    RETURN_IF_ERROR(file.read_at(
+        offset, bytes.subspan(offset, std::min<uint64_t>(16 * kMiB, bytes.size() - offset))));
   const auto& tensors = container.manifest().trunk;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (xxh3_64(bytes.subspan(tensors[i].offset_bytes, tensors[i].bytes)) != container.trunk_digest(i))
-      return corrupt_error("{}: tensor {} does not match its checksum; `wader verify` lists all damage, installing "
-                           "again repairs it",
-                           path, tensors[i].name);
+    if (xxh3_64(bytes.subspan(tensors[i].offset_bytes, tensors[i].bytes)) !=
+        container.trunk_digest(i))
+      return corrupt_error(
+          "{}: tensor {} does not match its checksum; `wader verify` lists all damage, installing "
+          "again repairs it",
+          path, tensors[i].name);
   }
   return {};
 }
 
-// Looks tensors up by canonical name. The manifest was checked against the spec when the container was opened, so
-// that a missing tensor is a bug here.
+// Looks tensors up by canonical name. The manifest was checked against the spec when the container
+// was opened, so that a missing tensor is a bug here.
 class Binder {
  public:
   Binder(const Manifest& manifest, std::span<const std::byte> bytes, std::vector<float>& vectors)
@@ -53,8 +58,8 @@ class Binder {
 
   MatrixView matrix(const std::string& name) const {
     const TrunkTensor& t = tensor(name);
-    return matrix_view(t.dtype, static_cast<uint32_t>(t.shape[0]), static_cast<uint32_t>(t.shape[1]),
-                       bytes_.subspan(t.offset_bytes, t.bytes));
+    return matrix_view(t.dtype, static_cast<uint32_t>(t.shape[0]),
+                       static_cast<uint32_t>(t.shape[1]), bytes_.subspan(t.offset_bytes, t.bytes));
   }
   const float* vector(const std::string& name) {
     const TrunkTensor& t = tensor(name);
@@ -63,7 +68,9 @@ class Binder {
     next_ += elements(t.shape);
     return out;
   }
-  const float* vector_if(bool present, const std::string& name) { return present ? vector(name) : nullptr; }
+  const float* vector_if(bool present, const std::string& name) {
+    return present ? vector(name) : nullptr;
+  }
 
  private:
   const TrunkTensor& tensor(const std::string& name) const {
@@ -119,11 +126,16 @@ Result<TrunkWeights> TrunkWeights::load(const Container& container) {
   return weights;
 }
 
-ExpertWeights bind_expert(const ArchitectureSpec& spec, const ExpertLayout& layout, std::span<const std::byte> record) {
-  const auto at = [&](std::string_view name) { return record.data() + layout.section(name).offset_bytes; };
+ExpertWeights bind_expert(const ArchitectureSpec& spec, const ExpertLayout& layout,
+                          std::span<const std::byte> record) {
+  const auto at = [&](std::string_view name) {
+    return record.data() + layout.section(name).offset_bytes;
+  };
   ExpertWeights w{};
-  w.gate_up = {DType::mxfp4, 2 * spec.expert_inner, spec.hidden, at("gate_up.blocks"), at("gate_up.scales"), nullptr};
-  w.down = {DType::mxfp4, spec.hidden, spec.expert_inner, at("down.blocks"), at("down.scales"), nullptr};
+  w.gate_up = {DType::mxfp4,         2 * spec.expert_inner, spec.hidden,
+               at("gate_up.blocks"), at("gate_up.scales"),  nullptr};
+  w.down = {DType::mxfp4,      spec.hidden,       spec.expert_inner,
+            at("down.blocks"), at("down.scales"), nullptr};
   if (spec.expert_bias) {
     w.gate_up_bias = at("gate_up.bias");
     w.down_bias = at("down.bias");

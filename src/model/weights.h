@@ -1,4 +1,5 @@
-// The trunk in memory, and views of its tensors bound to the parts of the spec. Immutable after load.
+// The trunk in memory, and views of its tensors bound to the parts of the spec. Immutable after
+// load.
 #pragma once
 
 #include <memory>
@@ -18,20 +19,21 @@ struct LayerWeights {
   const float* attn_norm;  // (hidden)
   MatrixView q, k, v, o;   // (query_width, hidden), (kv_width, hidden) twice, (hidden, query_width)
   const float *q_bias, *k_bias, *v_bias, *o_bias;  // null where the spec has none
-  const float* sinks;      // (query_heads) or null
-  const float* ffn_norm;   // (hidden)
-  MatrixView router;       // (experts, hidden)
-  const float* router_bias;  // (experts) or null
+  const float* sinks;                              // (query_heads) or null
+  const float* ffn_norm;                           // (hidden)
+  MatrixView router;                               // (experts, hidden)
+  const float* router_bias;                        // (experts) or null
 };
 
 // One expert's matrices inside its record.
 struct ExpertWeights {
-  MatrixView gate_up;         // (2 · expert_inner, hidden), rows interleaved: even gate, odd up
-  MatrixView down;            // (hidden, expert_inner)
+  MatrixView gate_up;  // (2 · expert_inner, hidden), rows interleaved: even gate, odd up
+  MatrixView down;     // (hidden, expert_inner)
   const std::byte* gate_up_bias;  // bf16 (2 · expert_inner), or null
   const std::byte* down_bias;     // bf16 (hidden), or null
 };
-ExpertWeights bind_expert(const ArchitectureSpec& spec, const ExpertLayout& layout, std::span<const std::byte> record);
+ExpertWeights bind_expert(const ArchitectureSpec& spec, const ExpertLayout& layout,
+                          std::span<const std::byte> record);
 
 class TrunkWeights {
  public:

@@ -20,12 +20,13 @@ struct Placer {
   }
 };
 
-uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, uint64_t context, uint64_t threads,
-                   std::byte* base) {
+uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, uint64_t context,
+                   uint64_t threads, std::byte* base) {
   Placer place{base};
   const uint64_t hidden = spec.hidden, inner = spec.expert_inner, k = spec.experts_per_token;
   w.rows = static_cast<uint32_t>(rows);
-  w.row_width = static_cast<uint32_t>(align_up(std::max<uint64_t>({hidden, inner, spec.query_width()}), 16));
+  w.row_width =
+      static_cast<uint32_t>(align_up(std::max<uint64_t>({hidden, inner, spec.query_width()}), 16));
   w.score_width = static_cast<uint32_t>(align_up(context, 16));
   place(w.x, rows * hidden);
   place(w.normed, rows * hidden);
@@ -56,12 +57,14 @@ uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, ui
 
 }  // namespace
 
-uint64_t Workspace::bytes(const ArchitectureSpec& spec, uint32_t rows, uint32_t context, uint32_t threads) {
+uint64_t Workspace::bytes(const ArchitectureSpec& spec, uint32_t rows, uint32_t context,
+                          uint32_t threads) {
   Workspace counted;
   return place_all(counted, spec, rows, context, threads, nullptr);
 }
 
-Result<Workspace> Workspace::create(const ArchitectureSpec& spec, uint32_t rows, uint32_t context, uint32_t threads) {
+Result<Workspace> Workspace::create(const ArchitectureSpec& spec, uint32_t rows, uint32_t context,
+                                    uint32_t threads) {
   Workspace workspace;
   ASSIGN_OR_RETURN(workspace.memory_, AlignedBuffer::allocate(bytes(spec, rows, context, threads)));
   place_all(workspace, spec, rows, context, threads, workspace.memory_.data());

@@ -15,34 +15,36 @@ constexpr uint32_t kLogitsBlock = 4;
 
 struct Workspace {
   // rows: the largest pass; context: the longest sequence; threads: compute threads.
-  static Result<Workspace> create(const ArchitectureSpec& spec, uint32_t rows, uint32_t context, uint32_t threads);
-  static uint64_t bytes(const ArchitectureSpec& spec, uint32_t rows, uint32_t context, uint32_t threads);
+  static Result<Workspace> create(const ArchitectureSpec& spec, uint32_t rows, uint32_t context,
+                                  uint32_t threads);
+  static uint64_t bytes(const ArchitectureSpec& spec, uint32_t rows, uint32_t context,
+                        uint32_t threads);
 
   uint32_t rows = 0;
-  float* x = nullptr;              // (rows, hidden), the residual stream
-  float* normed = nullptr;         // (rows, hidden)
-  float* q = nullptr;              // (rows, query_width)
-  float* k = nullptr;              // (rows, kv_width)
-  float* v = nullptr;              // (rows, kv_width)
-  float* attended = nullptr;       // (rows, query_width)
-  float* projected = nullptr;      // (rows, hidden)
-  float* rope_cos = nullptr;       // (rows, head_dim/2)
-  float* rope_sin = nullptr;       // (rows, head_dim/2)
-  float* router_logits = nullptr;  // (rows, experts)
-  float* router_weights = nullptr; // (rows, k)
-  uint32_t* router_ids = nullptr;  // (rows, k)
-  float* expert_x = nullptr;       // (rows, hidden), rows of one expert gathered
-  float* expert_gate_up = nullptr; // (rows, 2 · expert_inner)
-  float* expert_act = nullptr;     // (rows, expert_inner)
-  float* expert_y = nullptr;       // (rows, hidden)
-  float* expert_bias = nullptr;    // (2 · expert_inner + hidden), one expert's biases widened
-  float* expert_out = nullptr;     // (rows, k, hidden), in router order
-  float* logits = nullptr;         // (kLogitsBlock, vocab_rows)
-  uint32_t* distinct = nullptr;    // (experts), ids of a pass in disk order
-  uint32_t* group_start = nullptr; // (experts + 1), by expert: where its assignments begin
-  uint32_t* group = nullptr;       // (rows · k), assignments row · k + place, grouped by expert
-  float* row_scratch = nullptr;    // (threads, row_width), a dequantised weight row
-  float* scores = nullptr;         // (threads, context)
+  float* x = nullptr;               // (rows, hidden), the residual stream
+  float* normed = nullptr;          // (rows, hidden)
+  float* q = nullptr;               // (rows, query_width)
+  float* k = nullptr;               // (rows, kv_width)
+  float* v = nullptr;               // (rows, kv_width)
+  float* attended = nullptr;        // (rows, query_width)
+  float* projected = nullptr;       // (rows, hidden)
+  float* rope_cos = nullptr;        // (rows, head_dim/2)
+  float* rope_sin = nullptr;        // (rows, head_dim/2)
+  float* router_logits = nullptr;   // (rows, experts)
+  float* router_weights = nullptr;  // (rows, k)
+  uint32_t* router_ids = nullptr;   // (rows, k)
+  float* expert_x = nullptr;        // (rows, hidden), rows of one expert gathered
+  float* expert_gate_up = nullptr;  // (rows, 2 · expert_inner)
+  float* expert_act = nullptr;      // (rows, expert_inner)
+  float* expert_y = nullptr;        // (rows, hidden)
+  float* expert_bias = nullptr;     // (2 · expert_inner + hidden), one expert's biases widened
+  float* expert_out = nullptr;      // (rows, k, hidden), in router order
+  float* logits = nullptr;          // (kLogitsBlock, vocab_rows)
+  uint32_t* distinct = nullptr;     // (experts), ids of a pass in disk order
+  uint32_t* group_start = nullptr;  // (experts + 1), by expert: where its assignments begin
+  uint32_t* group = nullptr;        // (rows · k), assignments row · k + place, grouped by expert
+  float* row_scratch = nullptr;     // (threads, row_width), a dequantised weight row
+  float* scores = nullptr;          // (threads, context)
   uint32_t row_width = 0, score_width = 0;
 
  private:

@@ -7,14 +7,15 @@
 
 namespace wader {
 namespace {
-constexpr std::array<std::pair<DType, std::string_view>, 8> kNames = {{{DType::f32, "f32"},
-                                                                       {DType::f16, "f16"},
-                                                                       {DType::bf16, "bf16"},
-                                                                       {DType::u8, "u8"},
-                                                                       {DType::i32, "i32"},
-                                                                       {DType::i64, "i64"},
-                                                                       {DType::mxfp4, "mxfp4"},
-                                                                       {DType::affine8, "affine8"}}};
+constexpr std::array<std::pair<DType, std::string_view>, 8> kNames = {
+    {{DType::f32, "f32"},
+     {DType::f16, "f16"},
+     {DType::bf16, "bf16"},
+     {DType::u8, "u8"},
+     {DType::i32, "i32"},
+     {DType::i64, "i64"},
+     {DType::mxfp4, "mxfp4"},
+     {DType::affine8, "affine8"}}};
 }  // namespace
 
 std::string_view dtype_name(DType dtype) {
@@ -31,14 +32,19 @@ std::optional<DType> dtype_from_name(std::string_view name) {
 
 uint32_t dtype_bytes(DType dtype) {
   switch (dtype) {
-    case DType::u8: return 1;
+    case DType::u8:
+      return 1;
     case DType::f16:
-    case DType::bf16: return 2;
+    case DType::bf16:
+      return 2;
     case DType::f32:
-    case DType::i32: return 4;
-    case DType::i64: return 8;
+    case DType::i32:
+      return 4;
+    case DType::i64:
+      return 8;
     case DType::mxfp4:
-    case DType::affine8: return 0;
+    case DType::affine8:
+      return 0;
   }
   return 0;
 }

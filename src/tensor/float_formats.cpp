@@ -19,7 +19,8 @@ uint16_t f32_to_f16(float value) {
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return sign | 0x7e00u;
   if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and above round to infinity
-  if (magnitude < 0x38800000u) {  // below 2^-14: count in units of 2^-24; adding 2^-1 leaves them in the low bits
+  if (magnitude < 0x38800000u) {  // below 2^-14: count in units of 2^-24; adding 2^-1 leaves them
+                                  // in the low bits
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(shifted) - 0x3f000000u);
   }

@@ -44,7 +44,8 @@ void dequantise_affine8_row(const MatrixView& m, uint32_t row, float* out) {
 
 }  // namespace
 
-MatrixView matrix_view(DType dtype, uint32_t rows, uint32_t cols, std::span<const std::byte> bytes) {
+MatrixView matrix_view(DType dtype, uint32_t rows, uint32_t cols,
+                       std::span<const std::byte> bytes) {
   const auto expected = matrix_bytes(dtype, rows, cols);
   CHECK(expected && *expected == bytes.size());
   MatrixView view{dtype, rows, cols, bytes.data(), nullptr, nullptr};
@@ -59,14 +60,17 @@ MatrixView matrix_view(DType dtype, uint32_t rows, uint32_t cols, std::span<cons
 
 void plain_to_f32(DType dtype, const std::byte* from, size_t count, float* to) {
   switch (dtype) {
-    case DType::f32: std::memcpy(to, from, count * sizeof(float)); return;
+    case DType::f32:
+      std::memcpy(to, from, count * sizeof(float));
+      return;
     case DType::bf16:
       for (size_t i = 0; i < count; ++i) to[i] = bf16_to_f32(load_u16(from + 2 * i));
       return;
     case DType::f16:
       for (size_t i = 0; i < count; ++i) to[i] = f16_to_f32(load_u16(from + 2 * i));
       return;
-    default: CHECK(!"plain_to_f32: not a plain float format");
+    default:
+      CHECK(!"plain_to_f32: not a plain float format");
   }
 }
 
@@ -74,16 +78,18 @@ void dequantise_row(const MatrixView& m, uint32_t row, float* out) {
   CHECK(row < m.rows);
   if (m.dtype == DType::mxfp4) return dequantise_mxfp4_row(m, row, out);
   if (m.dtype == DType::affine8) return dequantise_affine8_row(m, row, out);
-  plain_to_f32(m.dtype, m.codes + static_cast<size_t>(row) * m.cols * dtype_bytes(m.dtype), m.cols, out);
+  plain_to_f32(m.dtype, m.codes + static_cast<size_t>(row) * m.cols * dtype_bytes(m.dtype), m.cols,
+               out);
 }
 
 void quantise_affine8_row(const float* values, uint32_t cols, uint8_t* codes, uint16_t* scales,
                           uint16_t* biases) {
   CHECK(cols % kAffineGroup == 0);
-  for (uint32_t g = 0; g < cols / kAffineGroup; ++g, values += kAffineGroup, codes += kAffineGroup) {
+  for (uint32_t g = 0; g < cols / kAffineGroup;
+       ++g, values += kAffineGroup, codes += kAffineGroup) {
     const auto [low, high] = std::minmax_element(values, values + kAffineGroup);
-    // The bias is rounded first and the scale made to reach the far end from there, so that rounding
-    // the bias costs at most its own half unit, not a shift of every code.
+    // The bias is rounded first and the scale made to reach the far end from there, so that
+    // rounding the bias costs at most its own half unit, not a shift of every code.
     biases[g] = f32_to_bf16(*low);
     const float bias = bf16_to_f32(biases[g]);
     scales[g] = f32_to_bf16((*high - bias) / 255.0f);

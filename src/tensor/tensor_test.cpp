@@ -28,16 +28,18 @@ TEST(FloatFormats, Bf16RoundsToNearestEven) {
 TEST(FloatFormats, F16SurvivesBothWays) {
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     const float value = f16_to_f32(static_cast<uint16_t>(bits));
-    if (std::isnan(value)) EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(value))));
-    else EXPECT_EQ(f32_to_f16(value), bits) << bits;
+    if (std::isnan(value))
+      EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(value))));
+    else
+      EXPECT_EQ(f32_to_f16(value), bits) << bits;
   }
   EXPECT_EQ(f16_to_f32(0x3c00), 1.0f);
   EXPECT_EQ(f16_to_f32(0x0001), 0x1p-24f);
   EXPECT_EQ(f32_to_f16(65504.0f), 0x7bff);
   EXPECT_EQ(f32_to_f16(65519.9f), 0x7bff);
   EXPECT_EQ(f32_to_f16(65520.0f), 0x7c00);
-  EXPECT_EQ(f32_to_f16(0x1p-25f), 0);           // tie between 0 and the smallest denormal: even
-  EXPECT_EQ(f32_to_f16(0x1.8p-24f), 2);         // tie between 1 and 2 units
+  EXPECT_EQ(f32_to_f16(0x1p-25f), 0);    // tie between 0 and the smallest denormal: even
+  EXPECT_EQ(f32_to_f16(0x1.8p-24f), 2);  // tie between 1 and 2 units
   EXPECT_EQ(f32_to_f16(std::nextafter(0x1p-14f, 0.0f)), 0x0400);
 }
 
@@ -79,17 +81,19 @@ TEST(Mxfp4, LowNibbleFirst) {
 TEST(Mxfp4, EveryRowFindsItsScales) {
   constexpr uint32_t kRows = 3, kCols = 96;
   std::vector<uint8_t> bytes(kRows * kCols / 2 + kRows * 3, 0x22);  // every code 1.0
-  for (uint32_t i = 0; i < kRows * 3; ++i) bytes[kRows * kCols / 2 + i] = static_cast<uint8_t>(127 + i);
+  for (uint32_t i = 0; i < kRows * 3; ++i)
+    bytes[kRows * kCols / 2 + i] = static_cast<uint8_t>(127 + i);
   const MatrixView view = matrix_view(DType::mxfp4, kRows, kCols, std::as_bytes(std::span(bytes)));
   std::vector<float> out(kCols);
   for (uint32_t r = 0; r < kRows; ++r) {
     dequantise_row(view, r, out.data());
-    for (uint32_t c = 0; c < kCols; ++c) EXPECT_EQ(out[c], std::ldexp(1.0f, static_cast<int>(r * 3 + c / 32)));
+    for (uint32_t c = 0; c < kCols; ++c)
+      EXPECT_EQ(out[c], std::ldexp(1.0f, static_cast<int>(r * 3 + c / 32)));
   }
 }
 
-// Worst error of a value: half a code step, plus the rounding of bias and scale to bf16 (2^-9 relative each; the
-// scale's error reaches 255 codes).
+// Worst error of a value: half a code step, plus the rounding of bias and scale to bf16 (2^-9
+// relative each; the scale's error reaches 255 codes).
 TEST(Affine8, RoundTripIsWithinTheFormatsError) {
   std::mt19937 rng(1);
   for (int round = 0; round < 200; ++round) {
@@ -100,11 +104,13 @@ TEST(Affine8, RoundTripIsWithinTheFormatsError) {
     std::vector<std::byte> bytes(*matrix_bytes(DType::affine8, 1, 128));
     const MatrixView view = matrix_view(DType::affine8, 1, 128, bytes);
     quantise_affine8_row(values.data(), 128, reinterpret_cast<uint8_t*>(bytes.data()),
-                         reinterpret_cast<uint16_t*>(bytes.data() + 128), reinterpret_cast<uint16_t*>(bytes.data() + 132));
+                         reinterpret_cast<uint16_t*>(bytes.data() + 128),
+                         reinterpret_cast<uint16_t*>(bytes.data() + 132));
     std::vector<float> back(128);
     dequantise_row(view, 0, back.data());
     for (int g = 0; g < 2; ++g) {
-      const auto [low, high] = std::minmax_element(values.begin() + g * 64, values.begin() + (g + 1) * 64);
+      const auto [low, high] =
+          std::minmax_element(values.begin() + g * 64, values.begin() + (g + 1) * 64);
       const float range = *high - *low + std::fabs(*low) * 0x1p-8f;
       const float bound = range / 255 * 0.5f * 1.01f + range * 0x1p-9f + std::fabs(*low) * 0x1p-9f;
       for (int i = g * 64; i < (g + 1) * 64; ++i) EXPECT_LE(std::fabs(back[i] - values[i]), bound);
@@ -130,7 +136,8 @@ TEST(DType, MatrixBytesRefusesOverflowAndRaggedRows) {
   EXPECT_FALSE(matrix_bytes(DType::affine8, 1, 65).has_value());
   EXPECT_FALSE(matrix_bytes(DType::f32, 1ull << 33, 1ull << 33).has_value());
   EXPECT_FALSE(matrix_bytes(DType::affine8, 1ull << 30, 1ull << 40).has_value());
-  for (DType d : {DType::f32, DType::f16, DType::bf16, DType::u8, DType::i32, DType::i64, DType::mxfp4, DType::affine8})
+  for (DType d : {DType::f32, DType::f16, DType::bf16, DType::u8, DType::i32, DType::i64,
+                  DType::mxfp4, DType::affine8})
     EXPECT_EQ(dtype_from_name(dtype_name(d)), d);
   EXPECT_FALSE(dtype_from_name("f8").has_value());
 }

@@ -1,0 +1,45 @@
+# Front door of the project: each target does all of its set-up (packages, configuring, building) itself.
+# The build is CMake's; presets are in CMakePresets.json, build folders are build/PRESET.
+
+.PHONY: help demo test build debug asan tsan fuzz format clean
+
+help:
+	@echo 'make demo     install the demo model and chat with it, its experts streaming from disk'
+	@echo 'make test     all tests, then the sanitizer builds (AddressSanitizer, UBSan, ThreadSanitizer)'
+	@echo 'make build    the release build: build/release/wader'
+	@echo 'make debug    a build with debug information and no optimisation: build/debug/wader'
+	@echo 'make asan     tests under AddressSanitizer and UndefinedBehaviorSanitizer only'
+	@echo 'make tsan     tests of the code with threads under ThreadSanitizer only'
+	@echo 'make fuzz     every fuzz target for WADER_FUZZ_SECONDS (60)'
+	@echo 'make format   clang-format over all C++ files'
+	@echo 'make clean    removes build/'
+
+demo: build
+	@tools/demo.sh
+
+test:
+	@tools/setup.sh test
+	@tools/test.sh
+
+build:
+	@tools/setup.sh build
+	@tools/build.sh release
+
+debug:
+	@tools/setup.sh build
+	@tools/build.sh debug
+
+asan tsan:
+	@tools/setup.sh test
+	@tools/test.sh $@
+
+fuzz:
+	@tools/setup.sh fuzz
+	@tools/build.sh fuzz
+	@tools/fuzz.sh
+
+format:
+	@git ls-files --cached --others --exclude-standard '*.cpp' '*.h' | xargs $$(command -v clang-format-14 || echo clang-format) -i
+
+clean:
+	rm -rf build

@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cli/chat_loop.h"
+#include "cli/chat_view.h"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/conversation.h"
+#include "cli/options.h"
+#include "cli/report.h"
+#include "cli/text.h"
+
+namespace wader {
+namespace {
+
+Result<ConversationOptions> read_options(const Args& args) {
+  ConversationOptions options;
+  ASSIGN_OR_RETURN(options.start.reasoning, reasoning_effort(args));
+  ASSIGN_OR_RETURN(options.start.date, conversation_date(args));
+  ASSIGN_OR_RETURN(options.max_tokens, max_tokens(args));
+  RETURN_IF_ERROR(check_sampling_flags(args));
+  if (args.has("--system")) {
+    Message system = {};
+    system.role = Message::Role::system;
+    system.content = args.text("--system");
+    options.start.messages.push_back(std::move(system));
+  }
+  return options;
+}
+
+Json answer_json(const Answer& answer, uint64_t budget_bytes) {
+  Json calls = Json::array();
+  for (const ToolCall& call : answer.message.tool_calls) {
+    calls.push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
+  }
+  return {{"content", answer.message.content},
+          {"reasoning", answer.message.reasoning},
+          {"tool_calls", calls},
+          {"finish_reason", finish_name(answer.reason)},
+          {"stats", figures_json(answer.figures, budget_bytes)}};
+}
+
+Result<int> answer_once(const Args& args, const Engine& engine, Conversation& conversation,
+                        const std::string& question) {
+  const bool json = args.has("--json");
+  ChatView view(args.has("--show-reasoning"));
+  const Conversation::Listener listener = json ? Conversation::Listener() : view.listener();
+  ASSIGN_OR_RETURN(const Answer answer, conversation.ask(question, listener, interrupted()));
+  if (json) {
+    print_json(answer_json(answer, engine.plan().budget_bytes));
+  } else {
+    view.finish(answer, engine.plan().context, conversation.options().max_tokens);
+  }
+  if (args.has("--stats")) print_note(figures_line(answer.figures, engine.plan().budget_bytes));
+  if (answer.reason == FinishReason::cancelled && output_status().ok())
+    return cancelled_error("stopped");
+  return 0;
+}
+
+// The question of a one-shot run; nothing when the chat is interactive.
+Result<std::optional<std::string>> one_question(const Args& args) {
+  if (args.has("--prompt")) return std::optional(args.text("--prompt"));
+  if (input_is_terminal() && output_is_terminal() && !args.has("--json"))
+    return std::optional<std::string>();
+  ASSIGN_OR_RETURN(std::string text, read_input(kMaxInputBytes));
+  if (text.find_first_not_of(" \t\r\n") == text.npos) {
+    return invalid_argument_error(
+        "standard input holds no question; give one there or with --prompt");
+  }
+  if (text.ends_with('\n')) text.pop_back();
+  return std::optional(std::move(text));
+}
+
+}  // namespace
+
+Result<int> run_chat(const Args& args) {
+  ASSIGN_OR_RETURN(const EngineOptions engine_flags, engine_options(args));
+  ASSIGN_OR_RETURN(ConversationOptions options, read_options(args));
+  ASSIGN_OR_RETURN(const Container container, open_container(args));
+  watch_interrupts();
+  ASSIGN_OR_RETURN(const std::optional<std::string> question, one_question(args));
+  show_status("loading");
+  ASSIGN_OR_RETURN(const auto engine, open_engine(container, engine_flags));
+  show_status("");
+  if (engine->tokenizer() == nullptr) {
+    return unsupported_error("{} has no tokenizer: wader generate takes raw ids",
+                             container.directory().string());
+  }
+  ASSIGN_OR_RETURN(options.sampling, sampling_params(args, engine->default_sampling()));
+  ASSIGN_OR_RETURN(const auto format,
+                   make_chat_format(container.spec().family, *engine->tokenizer()));
+  options.stop_ids = format->stop_ids();
+  const auto& eos = engine->eos_ids();
+  options.stop_ids.insert(options.stop_ids.end(), eos.begin(), eos.end());
+  ASSIGN_OR_RETURN(const auto session, engine->new_session());
+  Conversation conversation(
+      *session, *format, [&] { return engine->stats(); }, std::move(options));
+  if (question) return answer_once(args, *engine, conversation, *question);
+  return chat_loop(
+      {*engine, conversation, args.operand(0), args.has("--show-reasoning"), args.has("--stats")});
+}
+
+}  // namespace wader

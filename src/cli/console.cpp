@@ -1,0 +1,191 @@
+#include "cli/console.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/text.h"
+
+namespace wader {
+namespace {
+
+int output_errno = 0;       // of the first failed write to standard output
+bool status_shown = false;  // a temporary line stands on standard error
+
+std::atomic<bool> interrupt_flag{false};
+std::atomic<bool> terminate_flag{false};
+std::atomic<int> unanswered{0};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+void on_signal(int number) {
+  if (number != SIGINT) terminate_flag = true;
+  interrupt_flag = true;
+  if (++unanswered < 3) return;
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+void print_stderr(std::string_view text) {
+  flush_output();
+  show_status("");
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+void remember_failure() {
+  if (output_errno == 0) output_errno = errno != 0 ? errno : EIO;
+}
+
+}  // namespace
+
+void print(std::string_view text) {
+  show_status("");
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) remember_failure();
+}
+
+void print_json(const Json& value) {
+  print(json_text(value, output_is_terminal() ? 2 : -1) + "\n");
+}
+
+void flush_output() {
+  errno = 0;
+  if (std::fflush(stdout) != 0) remember_failure();
+}
+
+Status output_status() {
+  if (output_errno == 0) return {};
+  return errno_error(output_errno, "standard output");
+}
+
+void print_error(const Error& error) {
+  const std::string text = terminal_safe(error.message);
+  std::string out = "wader: error: ";
+  for (const char c : text) out += c == '\n' ? std::string("\n  ") : std::string(1, c);
+  print_stderr(out + "\n");
+}
+
+void print_note(std::string_view text) {
+  print_stderr("wader: " + terminal_safe(text) + "\n");
+}
+
+void show_status(std::string_view text) {
+  if (!errors_are_terminal() || (text.empty() && !status_shown)) return;
+  if (!text.empty()) flush_output();
+  const std::string line = fmt::format("\r\x1b[K{}", text);
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  std::fflush(stderr);
+  status_shown = !text.empty();
+}
+
+bool input_is_terminal() {
+  return isatty(STDIN_FILENO) == 1;
+}
+bool output_is_terminal() {
+  return isatty(STDOUT_FILENO) == 1;
+}
+bool errors_are_terminal() {
+  return isatty(STDERR_FILENO) == 1;
+}
+
+bool use_colour() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return output_is_terminal() && (no_colour == nullptr || *no_colour == '\0');
+}
+
+std::string dim(std::string_view text) {
+  return use_colour() ? fmt::format("\x1b[2m{}\x1b[0m", text) : std::string(text);
+}
+std::string bold(std::string_view text) {
+  return use_colour() ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text);
+}
+
+void watch_interrupts() {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;  // without SA_RESTART: a blocked read of the terminal returns
+  sigemptyset(&action.sa_mask);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+}
+
+const std::atomic<bool>& interrupted() {
+  return interrupt_flag;
+}
+
+void clear_interrupt() {
+  interrupt_flag = false;
+  unanswered = 0;
+}
+
+bool terminate_requested() {
+  return terminate_flag;
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct ProgressState {
+  ProgressStyle style;
+  std::string phase;
+  Clock::time_point phase_start, last_drawn;
+  uint64_t phase_start_bytes = 0;
+};
+
+void draw(ProgressState& state, const Progress& progress) {
+  const bool new_phase = progress.phase != state.phase;
+  const auto now = Clock::now();
+  if (new_phase) {
+    state.phase = progress.phase;
+    state.phase_start = now;
+    state.phase_start_bytes = progress.done_bytes;  // a resumed install starts with what is there
+  }
+  const bool finished = progress.done_bytes >= progress.total_bytes;
+  if (!new_phase && !finished && now - state.last_drawn < std::chrono::milliseconds(100)) return;
+  state.last_drawn = now;
+  if (state.style == ProgressStyle::json) {
+    print_json({{"event", "progress"},
+                {"phase", state.phase},
+                {"done_bytes", progress.done_bytes},
+                {"total_bytes", progress.total_bytes}});
+    flush_output();
+    return;
+  }
+  if (!errors_are_terminal()) {
+    if (new_phase) {
+      print_note(fmt::format("{}, {} of {}", state.phase, format_bytes(progress.done_bytes),
+                             format_bytes(progress.total_bytes)));
+    }
+    return;
+  }
+  const std::chrono::duration<double> elapsed = now - state.phase_start;
+  const double done = static_cast<double>(progress.done_bytes);
+  const double total = static_cast<double>(progress.total_bytes);
+  const double rate = elapsed.count() > 0
+                          ? (done - static_cast<double>(state.phase_start_bytes)) / elapsed.count()
+                          : 0;
+  show_status(fmt::format(
+      "{:8} [{}] {:3.0f} %  {} of {}  {}{}", state.phase, bar(total > 0 ? done / total : 1, 30),
+      total > 0 ? 100 * done / total : 100, format_bytes(progress.done_bytes),
+      format_bytes(progress.total_bytes), format_rate(rate),
+      rate > 0 && !finished ? ", " + format_seconds((total - done) / rate) + " left" : ""));
+}
+
+}  // namespace
+
+ProgressFn make_progress(ProgressStyle style) {
+  auto state = std::make_shared<ProgressState>();
+  state->style = style;
+  return [state](const Progress& progress) {
+    if (state->style != ProgressStyle::none) draw(*state, progress);
+    return !interrupted().load();
+  };
+}
+
+}  // namespace wader

@@ -1,0 +1,159 @@
+#include "cli/conversation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace wader {
+namespace {
+
+// Every message becomes one id, 1000 + role; an answer's ids are its letters.
+class LetterFormat final : public ChatFormat {
+ public:
+  std::string_view name() const override { return "letters"; }
+  Result<std::vector<TokenId>> render(const ChatRequest& request) const override {
+    std::vector<TokenId> ids;
+    for (const Message& message : request.messages)
+      ids.push_back(1000 + static_cast<TokenId>(message.role));
+    return ids;
+  }
+  std::unique_ptr<ChatParser> parser() const override {
+    class Parser final : public ChatParser {
+     public:
+      ChatDelta push(TokenId id) override {
+        ChatDelta delta;
+        if (id < 128) delta.content = std::string(1, static_cast<char>(id));
+        message_.content += delta.content;
+        return delta;
+      }
+      ChatDelta finish() override { return {}; }
+      const Message& message() const override { return message_; }
+
+     private:
+      Message message_ = {Message::Role::assistant, "", "", {}, "", ""};
+    };
+    return std::make_unique<Parser>();
+  }
+  std::vector<TokenId> stop_ids() const override { return {2000}; }
+};
+
+class ScriptedSession final : public Session {
+ public:
+  std::string answer = "hi";
+  FinishReason reason = FinishReason::stop;
+  std::optional<Error> error;
+  std::vector<TokenId> last_prompt;
+  uint64_t last_seed = 0;
+  int resets = 0;
+
+  const std::vector<TokenId>& tokens() const override { return last_prompt; }
+  Result<Generation> generate(std::span<const TokenId> prompt,
+                              const GenerateOptions& options) override {
+    last_prompt.assign(prompt.begin(), prompt.end());
+    last_seed = options.sampling.seed;
+    if (error) return *error;
+    Generation out;
+    out.reason = reason;
+    for (const char c : answer) {
+      out.ids.push_back(c);
+      if (options.on_token(c) && !options.cancel->load()) continue;
+      out.reason = FinishReason::cancelled;
+      return out;
+    }
+    if (reason == FinishReason::stop) out.ids.push_back(2000);
+    return out;
+  }
+  Status evaluate(std::span<const TokenId>, uint32_t,
+                  const std::function<void(uint32_t, std::span<const float>)>&, Capture*) override {
+    return {};
+  }
+  void reset() override { ++resets; }
+};
+
+class ConversationTest : public testing::Test {
+ protected:
+  ConversationTest() {
+    ConversationOptions options;
+    options.start.messages.push_back({Message::Role::system, "be brief", "", {}, "", ""});
+    options.start.date = "2024-01-01";
+    options.sampling.seed = 40;
+    conversation_.emplace(
+        session_, format_, [] { return EngineStats(); }, options);
+  }
+  Result<Answer> ask(const std::string& text, const Conversation::Listener& listener = {}) {
+    return conversation_->ask(text, listener, cancel_);
+  }
+
+  ScriptedSession session_;
+  LetterFormat format_;
+  std::atomic<bool> cancel_{false};
+  std::optional<Conversation> conversation_;
+};
+
+TEST_F(ConversationTest, AnswersAreKeptAndSeedsAdvance) {
+  std::string streamed;
+  Conversation::Listener listener;
+  listener.on_delta = [&](const ChatDelta& delta) {
+    streamed += delta.content;
+    return true;
+  };
+  const auto first = ask("one", listener);
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(first->message.content, "hi");
+  EXPECT_EQ(streamed, "hi");
+  EXPECT_EQ(first->figures.seed, 40u);
+  EXPECT_EQ(first->figures.new_tokens, 3u);  // the stop id is counted
+  ASSERT_TRUE(ask("two").ok());
+  EXPECT_EQ(session_.last_seed, 41u);
+  EXPECT_EQ(session_.last_prompt.size(), 4u);  // system, user, assistant, user
+  EXPECT_EQ(conversation_->messages().size(), 5u);
+  EXPECT_EQ(conversation_->answers(), 2u);
+}
+
+TEST_F(ConversationTest, AnErrorLeavesTheConversation) {
+  ASSERT_TRUE(ask("one").ok());
+  session_.error = io_error("disk gone");
+  EXPECT_FALSE(ask("two").ok());
+  EXPECT_EQ(conversation_->messages().size(), 3u);
+  session_.error.reset();
+  EXPECT_TRUE(ask("two again").ok());
+  EXPECT_EQ(conversation_->messages().size(), 5u);
+}
+
+TEST_F(ConversationTest, CancelKeepsWhatCameOrTakesTheQuestionBack) {
+  Conversation::Listener listener;
+  listener.on_delta = [](const ChatDelta&) { return false; };
+  const auto partial = ask("one", listener);
+  ASSERT_TRUE(partial.ok());
+  EXPECT_EQ(partial->reason, FinishReason::cancelled);
+  EXPECT_TRUE(partial->kept);
+  EXPECT_EQ(conversation_->messages().back().content, "h");
+  session_.answer = "";
+  session_.reason = FinishReason::cancelled;
+  const auto nothing = ask("two");
+  ASSERT_TRUE(nothing.ok());
+  EXPECT_FALSE(nothing->kept);
+  EXPECT_EQ(conversation_->messages().size(), 3u);
+}
+
+TEST_F(ConversationTest, ResetKeepsTheSystemMessage) {
+  ASSERT_TRUE(ask("one").ok());
+  conversation_->reset();
+  EXPECT_EQ(session_.resets, 1);
+  ASSERT_EQ(conversation_->messages().size(), 1u);
+  ASSERT_TRUE(ask("one").ok());
+  EXPECT_EQ(session_.last_seed, 40u);  // the same conversation again
+}
+
+TEST_F(ConversationTest, JsonReadsBackAsARequest) {
+  ASSERT_TRUE(ask("one \"quoted\"\n").ok());
+  const auto request = chat_request_from_json(conversation_->to_json());
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->messages.size(), 3u);
+  EXPECT_EQ(request->messages[1].content, "one \"quoted\"\n");
+  EXPECT_EQ(request->date, "2024-01-01");
+}
+
+}  // namespace
+}  // namespace wader

@@ -1,0 +1,238 @@
+#include "cli/flags.h"
+
+#include "base/check.h"
+
+namespace wader {
+namespace {
+
+constexpr uint32_t on(std::initializer_list<Command> commands) {
+  uint32_t bits = 0;
+  for (const Command command : commands) bits |= 1u << static_cast<int>(command);
+  return bits;
+}
+
+using enum Command;
+constexpr uint32_t kAll = ~0u;
+constexpr uint32_t kEngine = on({chat, generate, logits, check});
+constexpr uint32_t kPlan = kEngine | on({info});
+constexpr uint32_t kSampling = on({chat, generate});
+constexpr uint32_t kPrompt = on({chat, render});
+
+constexpr OperandSpec kModel = {"MODEL", "a container's path, or the name of an installed model"};
+
+constexpr CommandSpec kCommands[] = {
+    {install,
+     "install",
+     "turn a released checkpoint into a container",
+     "Reads the checkpoint once, in bounded memory, and writes a container: the trunk quantised to "
+     "8 bits or kept, "
+     "the experts byte for byte, each with a checksum. Killed or stopped, it leaves an unfinished "
+     "install that the "
+     "same command completes.",
+     {{"SOURCE", "a local checkpoint: a directory, or its .safetensors file"}, {}}},
+    {list,
+     "list",
+     "show the installed models",
+     "Shows finished and unfinished installs in the models directory ($WADER_HOME, or "
+     "~/.local/share/wader/models).",
+     {}},
+    {rm,
+     "rm",
+     "delete an installed model",
+     "Deletes a container or an unfinished install, and nothing else: a directory that holds any "
+     "other file is "
+     "refused. Asks first on a terminal; without one, --yes is needed.",
+     {{"NAME", "the name of an installed model, or a container's path"}, {}}},
+    {info,
+     "info",
+     "show a model's facts and its memory plan on this machine",
+     "Shows what the model is, what it takes on disk, and where every byte of memory would go. "
+     "Loads nothing.",
+     {kModel, {}}},
+    {verify,
+     "verify",
+     "re-read a model and compare every checksum",
+     "Exit status 1 when anything is damaged; each damaged part is named.",
+     {kModel, {}}},
+    {chat,
+     "chat",
+     "talk with a model",
+     "Interactive on a terminal; with --prompt, or with text on standard input, one question and "
+     "its answer.\n"
+     "Ctrl-C stops the answer, at an empty prompt twice it ends the program, as Ctrl-D does. /help "
+     "lists the commands "
+     "of the conversation. A line that ends in a backslash continues on the next; pasted lines "
+     "stay one message.",
+     {kModel, {}}},
+    {generate,
+     "generate",
+     "continue raw token ids",
+     "Prints the new ids on one line, separated by spaces, with the stop id when one ended it. "
+     "Sampling follows the "
+     "model's generation_config.json unless flags say otherwise.",
+     {kModel, {}}},
+    {logits,
+     "logits",
+     "compute logits of raw token ids",
+     "With --output, writes safetensors: logits (T, vocab) f32, router_indices (layers, T, k) i32, "
+     "router_weights "
+     "(layers, T, k) f32, hidden (layers + 1, T, hidden) f32, the last one after the final norm. "
+     "Without it, prints "
+     "the likeliest tokens after the last position.",
+     {kModel, {}}},
+    {tokenize,
+     "tokenize",
+     "text to token ids, and back",
+     "Prints the ids as a JSON list. Text is taken exactly as given: a newline at the end of "
+     "standard input counts. "
+     "Text that spells markup is plain text unless --special is given.",
+     {kModel,
+      {"TEXT", "text to encode, or ids with --decode; - or nothing: standard input", false}}},
+    {render,
+     "render",
+     "show the exact prompt that a chat becomes",
+     "Reads messages in the OpenAI form, a JSON list or an object with messages (and tools), and "
+     "prints JSON with the "
+     "prompt's ids and its text.",
+     {kModel, {}}},
+    {check,
+     "check",
+     "compare a model with reference outputs",
+     "Computes what the golden file holds and prints the largest differences: logits, hidden "
+     "states, router sets, "
+     "greedy continuations up to the first choice whose margin is under 1e-3, and with --nll the "
+     "held-out negative "
+     "log-likelihood. Exit status 1 beyond the tolerance. Exact weights are needed to pass: a "
+     "container installed with "
+     "--trunk bf16.",
+     {kModel, {"GOLDEN", "golden.safetensors, reference outputs of the same model"}}},
+};
+
+constexpr FlagSpec kFlags[] = {
+    // install
+    {"--output", "PATH", "NAME.wader in the models directory", "the container to write",
+     FlagGroup::command, on({install})},
+    {"--experts", "FORMAT", "auto", "auto or mxfp4: experts are kept as released",
+     FlagGroup::command, on({install})},
+    {"--trunk", "FORMAT", "auto",
+     "affine8 (8-bit, half the memory) or bf16 (exact); auto is affine8", FlagGroup::command,
+     on({install})},
+    {"--layers", "N", "all", "keep only the first N layers, for tests and measurements",
+     FlagGroup::command, on({install})},
+    {"--revision", "R", "", "commit or tag of a hub source; a local one has none",
+     FlagGroup::command, on({install})},
+    // rm
+    {"--yes", "", "", "do not ask", FlagGroup::command, on({rm})},
+    // chat and render
+    {"--prompt", "TEXT", "", "one question; print the answer and end", FlagGroup::command,
+     on({chat})},
+    {"--system", "TEXT", "", "instructions to the model", FlagGroup::command, on({chat})},
+    {"--messages", "FILE", "-", "JSON file with the messages; - is standard input",
+     FlagGroup::command, on({render})},
+    {"--reasoning", "EFFORT", "model's", "low, medium, high or off", FlagGroup::command, kPrompt},
+    {"--show-reasoning", "", "", "print the reasoning too, dimmed", FlagGroup::command, on({chat})},
+    {"--date", "YYYY-MM-DD", "today", "the conversation's date; SOURCE_DATE_EPOCH is respected",
+     FlagGroup::command, kPrompt},
+    // raw ids
+    {"--tokens", "IDS", "", "token ids: 1,2,3, or @FILE, or - for standard input",
+     FlagGroup::command, on({generate, logits})},
+    {"--count", "N", "", "how many tokens to generate at most", FlagGroup::command, on({generate})},
+    {"--stop", "IDS", "none", "token ids that end the generation", FlagGroup::command,
+     on({generate})},
+    {"--top", "K", "10", "how many tokens to print", FlagGroup::command, on({logits})},
+    {"--output", "FILE", "", "write everything to a safetensors file", FlagGroup::command,
+     on({logits})},
+    {"--special", "", "", "encode: let markup parse; decode: spell special tokens out",
+     FlagGroup::command, on({tokenize})},
+    {"--decode", "", "", "ids to text", FlagGroup::command, on({tokenize})},
+    // check
+    {"--tolerance", "X", "0.002", "largest difference of a logit", FlagGroup::command, on({check})},
+    {"--nll", "FILE", "", "golden.json with held-out texts or sequences", FlagGroup::command,
+     on({check})},
+    {"--nll-tolerance", "X", "0.002", "largest relative difference of a likelihood",
+     FlagGroup::command, on({check})},
+    {"--stats", "", "", "end with one line of figures on standard error", FlagGroup::command,
+     on({chat, generate})},
+
+    {"--temperature", "T", "model's", "0 always takes the likeliest token", FlagGroup::sampling,
+     kSampling},
+    {"--top-k", "K", "model's", "keep the K likeliest tokens; 0 keeps all", FlagGroup::sampling,
+     kSampling},
+    {"--top-p", "P", "model's", "keep the likeliest tokens that hold P of the probability",
+     FlagGroup::sampling, kSampling},
+    {"--min-p", "P", "model's", "drop tokens less likely than P times the likeliest",
+     FlagGroup::sampling, kSampling},
+    {"--repetition-penalty", "X", "model's",
+     "over 1: tokens already in prompt or output become less likely", FlagGroup::sampling,
+     kSampling},
+    {"--presence-penalty", "X", "0", "subtracted from tokens already in the output",
+     FlagGroup::sampling, kSampling},
+    {"--frequency-penalty", "X", "0", "the same, for each time they occurred", FlagGroup::sampling,
+     kSampling},
+    {"--seed", "N", "random", "the same seed and prompt give the same text", FlagGroup::sampling,
+     kSampling},
+    {"--greedy", "", "", "the same as --temperature 0", FlagGroup::sampling, kSampling},
+    {"--max-tokens", "N", "to the context's end", "end an answer after N tokens",
+     FlagGroup::sampling, kSampling},
+
+    {"--context", "N", "auto", "tokens of prompt and answer together", FlagGroup::engine, kPlan},
+    {"--memory", "SIZE", "auto",
+     "bound of the whole process, e.g. 4GiB; auto is what the machine has left", FlagGroup::engine,
+     kPlan},
+    {"--slots", "N", "auto", "experts held in memory; auto is what fits the budget",
+     FlagGroup::engine, kPlan},
+    {"--threads", "N", "auto", "compute threads; auto respects affinity and cgroup quota",
+     FlagGroup::engine, kPlan},
+    {"--chunk", "N", "auto", "prompt tokens computed in one pass", FlagGroup::engine, kPlan},
+    {"--cache-policy", "NAME", "lfu", "which expert gives up its slot", FlagGroup::engine, kPlan},
+    {"--lookahead", "MODE", "auto", "auto or off; this version reads no expert ahead of its router",
+     FlagGroup::engine, kPlan},
+    {"--io", "NAME", "threads", "how experts are read", FlagGroup::engine, kPlan},
+    {"--direct", "MODE", "auto", "on, off or auto: read past the page cache", FlagGroup::engine,
+     kPlan},
+    {"--kernels", "NAME", "auto", "instruction set of the arithmetic; ref is the reference",
+     FlagGroup::engine, kPlan},
+
+    {"--json", "", "", "print facts as JSON", FlagGroup::general,
+     on({install, list, info, verify, chat, generate, logits, check})},
+    {"--help", "", "", "show this help", FlagGroup::general, kAll},
+};
+
+}  // namespace
+
+std::span<const CommandSpec> command_specs() {
+  return kCommands;
+}
+std::span<const FlagSpec> flag_specs() {
+  return kFlags;
+}
+
+const CommandSpec& spec_of(Command command) {
+  for (const CommandSpec& spec : kCommands) {
+    if (spec.id == command) return spec;
+  }
+  CHECK(false);
+}
+
+const CommandSpec* find_command(std::string_view name) {
+  for (const CommandSpec& spec : kCommands) {
+    if (spec.name == name) return &spec;
+  }
+  return nullptr;
+}
+
+std::string_view group_title(FlagGroup group) {
+  switch (group) {
+    case FlagGroup::command:
+      return "Flags";
+    case FlagGroup::sampling:
+      return "Sampling";
+    case FlagGroup::engine:
+      return "Engine";
+    case FlagGroup::general:
+      return "General";
+  }
+  CHECK(false);
+}
+
+}  // namespace wader

@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/machine.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/options.h"
+#include "cli/report.h"
+#include "cli/text.h"
+
+namespace wader {
+namespace {
+
+uint32_t sliding_layers(const ArchitectureSpec& spec) {
+  return static_cast<uint32_t>(
+      std::count(spec.layers.begin(), spec.layers.end(), LayerKind::sliding_attention));
+}
+
+// What one token reads from disk when no expert is held.
+uint64_t expert_bytes_a_token(const Manifest& manifest) {
+  return uint64_t{manifest.spec.layer_count()} * manifest.spec.experts_per_token *
+         manifest.experts.stride_bytes;
+}
+
+std::string trunk_format(const Manifest& manifest) {
+  const bool quantised =
+      std::any_of(manifest.trunk.begin(), manifest.trunk.end(),
+                  [](const TrunkTensor& t) { return t.dtype == DType::affine8; });
+  return quantised ? "affine8" : "bf16";
+}
+
+struct Machine {
+  ThreadChoice threads;
+  MemoryRoom memory;
+};
+
+Json info_json(const Container& container, const MemoryPlan& plan, const EngineOptions& options,
+               const Machine& machine) {
+  const Manifest& m = container.manifest();
+  const ArchitectureSpec& s = m.spec;
+  return {{"path", container.directory().string()},
+          {"source", m.source},
+          {"revision", m.revision},
+          {"format_version", kFormatVersion},
+          {"spec", spec_to_json(s)},
+          {"trunk_format", trunk_format(m)},
+          {"trunk_bytes", m.trunk_bytes()},
+          {"expert_bytes", m.expert_bytes()},
+          {"expert_record_bytes", m.experts.stride_bytes},
+          {"expert_bytes_per_token", expert_bytes_a_token(m)},
+          {"install_report", m.report},
+          {"plan", plan_json(plan)},
+          {"machine",
+           {{"threads", plan.threads},
+            {"threads_reason", options.threads != 0 ? "--threads" : machine.threads.reason},
+            {"available_bytes", machine.memory.available_bytes},
+            {"available_reason", machine.memory.reason}}},
+          {"io", {{"back_end", options.io}, {"direct", options.direct}}}};
+}
+
+std::string facts(const Container& container) {
+  const Manifest& m = container.manifest();
+  const ArchitectureSpec& s = m.spec;
+  const auto row = [](std::string_view name, const std::string& value) {
+    return fmt::format("{:<10} {}\n", name, terminal_safe_line(value));
+  };
+  std::string out;
+  out += row("model", container.directory().string());
+  out += row("source", fmt::format("{} ({})", m.source, m.revision));
+  out += row("family", s.family);
+  out += row("layers", fmt::format("{} ({} full, {} sliding over {} tokens), hidden {}",
+                                   s.layer_count(), s.layer_count() - sliding_layers(s),
+                                   sliding_layers(s), s.sliding_window, s.hidden));
+  out += row("attention", fmt::format("{} query heads, {} key/value heads of {}", s.query_heads,
+                                      s.kv_heads, s.head_dim));
+  out += row("experts", fmt::format("{} a layer, {} a token, inner width {}", s.experts,
+                                    s.experts_per_token, s.expert_inner));
+  out += row("vocabulary",
+             fmt::format("{} rows, context up to {} tokens", s.vocab_rows, s.max_context));
+  out += row("on disk",
+             fmt::format("trunk {} ({}), experts {} in records of {}",
+                         format_bytes(m.trunk_bytes()), trunk_format(m),
+                         format_bytes(m.expert_bytes()), format_bytes(m.experts.stride_bytes)));
+  out +=
+      row("a token",
+          fmt::format("uses {} of the experts ({:.1f} %), read from disk where no slot holds them",
+                      format_bytes(expert_bytes_a_token(m)),
+                      100.0 * s.experts_per_token / std::max(1u, s.experts)));
+  return out;
+}
+
+}  // namespace
+
+Result<int> run_info(const Args& args) {
+  ASSIGN_OR_RETURN(const EngineOptions options, engine_options(args));
+  ASSIGN_OR_RETURN(const Container container, open_container(args));
+  const Machine machine = {choose_threads(process_affinity()), memory_room()};
+  auto plan = plan_for(container, options);
+  if (!plan.ok()) return not_usage(std::move(plan).error());
+  if (args.has("--json")) {
+    print_json(info_json(container, *plan, options, machine));
+    return 0;
+  }
+  print(facts(container) + "\n");
+  print(plan_table(*plan, container.manifest()));
+  print(fmt::format("\n{:<10} {} ({})\n", "threads", plan->threads,
+                    options.threads != 0 ? "--threads" : machine.threads.reason));
+  print(fmt::format("{:<10} {} available ({})\n", "memory",
+                    format_bytes(machine.memory.available_bytes),
+                    terminal_safe_line(machine.memory.reason)));
+  print(fmt::format("{:<10} {}, O_DIRECT {}\n", "reads", options.io, options.direct));
+  return 0;
+}
+
+}  // namespace wader

@@ -1,0 +1,71 @@
+#include <fmt/format.h>
+
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/models.h"
+#include "cli/text.h"
+
+namespace wader {
+namespace {
+
+std::string_view state_name(InstalledModel::State state) {
+  switch (state) {
+    case InstalledModel::State::complete:
+      return "complete";
+    case InstalledModel::State::unfinished:
+      return "unfinished";
+    case InstalledModel::State::damaged:
+      return "damaged";
+  }
+  CHECK(false);
+}
+
+Json to_json(const InstalledModel& model) {
+  Json json = {{"name", model.name},
+               {"path", model.path.string()},
+               {"state", state_name(model.state)},
+               {"family", model.family},
+               {"layers", model.layers},
+               {"experts", model.experts},
+               {"disk_bytes", model.disk_bytes}};
+  if (!model.problem.empty()) json["problem"] = model.problem;
+  return json;
+}
+
+}  // namespace
+
+Result<int> run_list(const Args& args) {
+  ASSIGN_OR_RETURN(const std::filesystem::path directory, models_directory());
+  const std::vector<InstalledModel> models = list_models(directory);
+  if (args.has("--json")) {
+    Json list = Json::array();
+    for (const InstalledModel& model : models) list.push_back(to_json(model));
+    print_json({{"directory", directory.string()}, {"models", list}});
+    return 0;
+  }
+  if (models.empty()) {
+    print(
+        terminal_safe(fmt::format("nothing is installed in {}\ninstall a model with: wader install "
+                                  "CHECKPOINT_DIRECTORY\n",
+                                  directory.string())));
+    return 0;
+  }
+  size_t width = 4;
+  for (const InstalledModel& model : models) width = std::max(width, columns_of(model.name));
+  print(bold(fmt::format("{}  {:<12} {:>15}  {:>10}  {}", pad_to("name", width), "family",
+                         "layers x experts", "on disk", "state")) +
+        "\n");
+  for (const InstalledModel& model : models) {
+    const bool known = !model.family.empty();
+    print(terminal_safe(fmt::format(
+        "{}  {:<12} {:>15}  {:>10}  {}\n", pad_to(model.name, width), known ? model.family : "?",
+        known ? fmt::format("{} x {}", model.layers, model.experts) : "?",
+        format_bytes(model.disk_bytes),
+        model.problem.empty() ? std::string(state_name(model.state))
+                              : fmt::format("{}: {}", state_name(model.state), model.problem))));
+  }
+  return 0;
+}
+
+}  // namespace wader

@@ -1,0 +1,232 @@
+#include "cli/models.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "container/container.h"
+
+namespace wader {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSuffix = ".wader";
+constexpr uint64_t kMaxManifestBytes = 64u << 20;
+
+const char* environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+bool directory_exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+bool entry_exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
+}
+
+uint64_t disk_bytes(const fs::path& directory) {
+  uint64_t blocks = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator it(directory, error), end; !error && it != end;
+       it.increment(error)) {
+    struct stat status = {};
+    if (lstat(it->path().c_str(), &status) == 0 && S_ISREG(status.st_mode)) {
+      blocks += static_cast<uint64_t>(status.st_blocks);
+    }
+  }
+  return blocks * 512;  // st_blocks counts 512-byte units whatever the file system
+}
+
+InstalledModel describe(const fs::path& path) {
+  InstalledModel model;
+  model.path = path;
+  model.name = path.stem().string();
+  model.disk_bytes = disk_bytes(path);
+  const auto take = [&](const ArchitectureSpec& spec) {
+    model.family = spec.family;
+    model.layers = spec.layer_count();
+    model.experts = spec.experts;
+  };
+  if (entry_exists(path / "install.json")) {
+    model.state = InstalledModel::State::unfinished;
+    if (auto text = read_text_file(path / "manifest.json", kMaxManifestBytes)) {
+      if (auto manifest = parse_manifest(*text)) take(manifest->spec);
+    }
+    return model;
+  }
+  Result<Container> container = Container::open(path);
+  if (container.ok()) {
+    model.state = InstalledModel::State::complete;
+    take(container->spec());
+  } else {
+    model.state = InstalledModel::State::damaged;
+    model.problem = container.error().message;
+  }
+  return model;
+}
+
+Error not_installed(std::string_view model, const fs::path& directory) {
+  std::string names;
+  for (const InstalledModel& installed : list_models(directory)) {
+    if (installed.state != InstalledModel::State::complete) continue;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", installed.name);
+  }
+  return not_found_error(
+      "no model '{}'\n{}\ninstall one with: wader install CHECKPOINT_DIRECTORY", model,
+      names.empty() ? fmt::format("nothing is installed in {}", directory.string())
+                    : fmt::format("installed in {}: {}", directory.string(), names));
+}
+
+// Names at the top of a container, finished or not. Temporary files carry one of the suffixes.
+bool belongs_to_container(std::string_view name) {
+  for (const std::string_view suffix : {".tmp", ".part"}) {
+    if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
+  }
+  static constexpr std::array<std::string_view, 13> kNames = {
+      "manifest.json",       "trunk.bin",
+      "digests.bin",         "experts",
+      "tokenizer.json",      "tokenizer_config.json",
+      "config.json",         "generation_config.json",
+      "chat_template.jinja", "LICENSE",
+      "range.json",          "install.json",
+      "install.lock"};
+  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+bool is_expert_file(std::string_view name) {
+  for (const std::string_view suffix : {".tmp", ".part"}) {
+    if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
+  }
+  return name.starts_with("layer-") && name.ends_with(".bin");
+}
+
+}  // namespace
+
+Result<fs::path> models_directory() {
+  if (const char* home = environment("WADER_HOME")) return fs::path(home);
+  if (const char* data = environment("XDG_DATA_HOME")) return fs::path(data) / "wader" / "models";
+  if (const char* home = environment("HOME")) {
+    return fs::path(home) / ".local" / "share" / "wader" / "models";
+  }
+  return not_found_error("neither WADER_HOME nor HOME is set: where are the models?");
+}
+
+std::vector<InstalledModel> list_models(const fs::path& directory) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!name.starts_with('.') && name.ends_with(kSuffix) && directory_exists(it->path())) {
+      paths.push_back(it->path());
+    }
+  }
+  std::vector<InstalledModel> models;
+  for (const fs::path& path : paths) models.push_back(describe(path));
+  std::sort(models.begin(), models.end(),
+            [](const InstalledModel& a, const InstalledModel& b) { return a.name < b.name; });
+  return models;
+}
+
+Result<fs::path> resolve_model(std::string_view model) {
+  ASSIGN_OR_RETURN(const fs::path directory, models_directory());
+  const fs::path path(model);
+  if (model.find('/') != model.npos || model == "." || model == "..") {
+    if (directory_exists(path)) return path;
+    return not_installed(model, directory);
+  }
+  if (valid_model_name(model)) {
+    const std::string name(model.ends_with(kSuffix) ? model.substr(0, model.size() - kSuffix.size())
+                                                    : model);
+    const fs::path installed = directory / (name + std::string(kSuffix));
+    if (directory_exists(installed)) return installed;
+  }
+  if (!model.empty() && directory_exists(path)) return path;
+  return not_installed(model, directory);
+}
+
+bool valid_model_name(std::string_view name) {
+  const auto good = [](unsigned char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-' || c == '+';
+  };
+  return !name.empty() && name.size() <= 128 && name[0] != '.' && name[0] != '-' &&
+         std::all_of(name.begin(), name.end(), good);
+}
+
+std::string model_name_from(const fs::path& source) {
+  std::error_code ignored;
+  // Not resolved: who gives a link's name wants that name.
+  fs::path whole = fs::absolute(source, ignored).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();
+  if (whole.extension() == ".safetensors") whole = whole.parent_path();
+  std::string name = whole.filename().string().substr(0, 128);
+  for (char& c : name) {
+    if (!valid_model_name(std::string("x") + c)) c = '-';
+  }
+  while (name.starts_with('.') || name.starts_with('-')) name.erase(0, 1);
+  return name.empty() ? "model" : name;
+}
+
+Status check_removable(const fs::path& container) {
+  std::error_code error;
+  if (fs::is_symlink(container, error)) {
+    return unsupported_error("{} is a symbolic link: delete it, or what it points to, yourself",
+                             container.string());
+  }
+  bool ours = false;
+  for (fs::directory_iterator it(container, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    ours = ours || name == "manifest.json" || name == "install.json";
+    const bool plain = name == "experts" ? it->symlink_status().type() == fs::file_type::directory
+                                         : it->symlink_status().type() == fs::file_type::regular;
+    if (!belongs_to_container(name) || !plain) {
+      return unsupported_error(
+          "{} holds '{}', which is no part of a container: nothing was deleted", container.string(),
+          name);
+    }
+  }
+  if (error) return errno_error(error.value(), container.string());
+  if (!ours) {
+    return unsupported_error(
+        "{} is neither a container nor an unfinished install: nothing was deleted",
+        container.string());
+  }
+  const fs::path experts = container / "experts";
+  if (!entry_exists(experts)) return {};
+  for (fs::directory_iterator it(experts, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (!is_expert_file(name) || it->symlink_status().type() != fs::file_type::regular) {
+      return unsupported_error(
+          "{} holds '{}', which is no part of a container: nothing was deleted", experts.string(),
+          name);
+    }
+  }
+  if (error) return errno_error(error.value(), experts.string());
+  return {};
+}
+
+Status remove_model(const fs::path& container) {
+  RETURN_IF_ERROR(check_removable(container));
+  std::error_code error;
+  const fs::path whole = fs::canonical(container, error);  // "DIR/." and trailing slashes too
+  if (error) return errno_error(error.value(), container.string());
+  const fs::path hidden =
+      whole.parent_path() / fmt::format(".{}.removing-{}", whole.filename().string(), getpid());
+  fs::rename(whole, hidden, error);
+  if (error) return errno_error(error.value(), whole.string());
+  fs::remove_all(hidden, error);
+  if (error) return errno_error(error.value(), hidden.string());
+  return {};
+}
+
+}  // namespace wader

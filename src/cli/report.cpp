@@ -1,0 +1,156 @@
+#include "cli/report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "cli/text.h"
+
+namespace wader {
+namespace {
+
+struct PlanPart {
+  char letter;
+  std::string_view name;
+  uint64_t bytes;
+  std::string detail;
+};
+
+std::vector<PlanPart> parts_of(const MemoryPlan& plan, const Manifest& manifest) {
+  const uint64_t all = uint64_t{manifest.spec.layer_count()} * manifest.spec.experts;
+  const double share = all > 0 ? 100.0 * plan.slots / static_cast<double>(all) : 0;
+  return {
+      {'P', "program", plan.process_bytes, "code, tokenizer, manifest"},
+      {'T', "trunk", plan.trunk_bytes, "embeddings, attention, routers, norms"},
+      {'K', "KV cache", plan.state_bytes, fmt::format("{} tokens of context", plan.context)},
+      {'S', "scratch", plan.scratch_bytes, fmt::format("passes of {} tokens", plan.chunk)},
+      {'I', "I/O buffers", plan.io_bytes, ""},
+      {'E', "expert slots", plan.slots_bytes,
+       fmt::format("{} slots for {} experts ({:.0f} %)", plan.slots, all, std::min(share, 100.0))},
+      {'R', "reserve", plan.reserve_bytes, "stacks, allocator, terminal"},
+  };
+}
+
+double per_second(uint64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+double hit_rate(const EngineStats& stats) {
+  const uint64_t wanted = stats.expert_hits + stats.expert_misses;
+  return wanted > 0 ? static_cast<double>(stats.expert_hits) / static_cast<double>(wanted) : 0;
+}
+
+}  // namespace
+
+std::string plan_table(const MemoryPlan& plan, const Manifest& manifest) {
+  constexpr double kWidth = 60;
+  const auto parts = parts_of(plan, manifest);
+  // A model far smaller than the budget would be a speck in it: then the bar is the model alone.
+  const uint64_t total = std::max<uint64_t>(plan.total_bytes(), 1);
+  const bool small = total < plan.budget_bytes / 4;
+  const uint64_t whole = small ? total : std::max(plan.budget_bytes, total);
+  std::string bar_text;
+  uint64_t sum = 0;
+  for (const PlanPart& part : parts) {
+    sum += part.bytes;
+    // Ends are rounded, not widths: the bar's length is that of the total.
+    const auto end = static_cast<size_t>(
+        std::lround(kWidth * static_cast<double>(sum) / static_cast<double>(whole)));
+    if (end > bar_text.size()) bar_text.resize(end, part.letter);
+  }
+  bar_text.resize(static_cast<size_t>(kWidth), '.');
+  std::string out =
+      fmt::format("memory budget {}{}\n  [{}]\n", format_bytes(plan.budget_bytes),
+                  small ? fmt::format(", {} needed", format_bytes(total)) : "", bar_text);
+  for (const PlanPart& part : parts) {
+    out += fmt::format("  {} {:<13} {:>10}   {}\n", part.letter, part.name,
+                       format_bytes(part.bytes), part.detail);
+  }
+  out += fmt::format("    {:<13} {:>10}\n", "total", format_bytes(plan.total_bytes()));
+  return out;
+}
+
+Json plan_json(const MemoryPlan& plan) {
+  return {{"budget_bytes", plan.budget_bytes},
+          {"total_bytes", plan.total_bytes()},
+          {"process_bytes", plan.process_bytes},
+          {"trunk_bytes", plan.trunk_bytes},
+          {"state_bytes", plan.state_bytes},
+          {"scratch_bytes", plan.scratch_bytes},
+          {"io_bytes", plan.io_bytes},
+          {"slots_bytes", plan.slots_bytes},
+          {"reserve_bytes", plan.reserve_bytes},
+          {"context", plan.context},
+          {"chunk", plan.chunk},
+          {"slots", plan.slots},
+          {"working_set_slots", plan.working_set_slots},
+          {"threads", plan.threads}};
+}
+
+EngineStats stats_between(const EngineStats& before, const EngineStats& after) {
+  EngineStats d = after;
+  d.prefill_tokens -= before.prefill_tokens;
+  d.decode_tokens -= before.decode_tokens;
+  d.prefill_seconds -= before.prefill_seconds;
+  d.decode_seconds -= before.decode_seconds;
+  d.expert_hits -= before.expert_hits;
+  d.expert_misses -= before.expert_misses;
+  d.bytes_read -= before.bytes_read;
+  d.read_wait_seconds -= before.read_wait_seconds;
+  return d;
+}
+
+std::string figures_line(const RunFigures& f, uint64_t budget_bytes) {
+  std::string prompt = fmt::format("{} prompt", f.prompt_tokens);
+  if (f.reused_tokens > 0) prompt += fmt::format(" ({} reused)", f.reused_tokens);
+  return fmt::format(
+      "{:.1f} tok/s, first token {}, {} + {} new tokens, {} read at {}, hit rate {:.0f} %, peak {} "
+      "of {}, seed {}",
+      per_second(f.engine.decode_tokens, f.engine.decode_seconds),
+      format_seconds(f.first_token_seconds), prompt, f.new_tokens,
+      format_bytes(f.engine.bytes_read), format_rate(per_second(f.engine.bytes_read, f.seconds)),
+      100 * hit_rate(f.engine), format_bytes(f.engine.peak_rss_bytes), format_bytes(budget_bytes),
+      f.seed);
+}
+
+Json figures_json(const RunFigures& f, uint64_t budget_bytes) {
+  const EngineStats& e = f.engine;
+  return {{"seed", f.seed},
+          {"prompt_tokens", f.prompt_tokens},
+          {"reused_tokens", f.reused_tokens},
+          {"new_tokens", f.new_tokens},
+          {"seconds", f.seconds},
+          {"first_token_seconds", f.first_token_seconds},
+          {"tokens_per_second", per_second(e.decode_tokens, e.decode_seconds)},
+          {"prefill_tokens", e.prefill_tokens},
+          {"prefill_seconds", e.prefill_seconds},
+          {"decode_tokens", e.decode_tokens},
+          {"decode_seconds", e.decode_seconds},
+          {"expert_hits", e.expert_hits},
+          {"expert_misses", e.expert_misses},
+          {"hit_rate", hit_rate(e)},
+          {"bytes_read", e.bytes_read},
+          {"read_rate", per_second(e.bytes_read, f.seconds)},
+          {"read_wait_seconds", e.read_wait_seconds},
+          {"peak_rss_bytes", e.peak_rss_bytes},
+          {"budget_bytes", budget_bytes}};
+}
+
+std::string_view finish_name(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::context_full:
+      return "context_full";
+    case FinishReason::cancelled:
+      return "cancelled";
+  }
+  CHECK(false);
+}
+
+}  // namespace wader

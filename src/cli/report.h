@@ -1,0 +1,36 @@
+// Facts as people read them and as JSON: memory plans, statistics of a run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "arch/spec.h"
+#include "base/json.h"
+#include "container/container.h"
+#include "engine/engine.h"
+#include "model/memory_plan.h"
+
+namespace wader {
+
+// A table of the plan's parts with a bar of the budget: one letter a part, '.' what is left.
+std::string plan_table(const MemoryPlan& plan, const Manifest& manifest);
+Json plan_json(const MemoryPlan& plan);
+
+// What one generation did.
+struct RunFigures {
+  EngineStats engine;  // of this run alone, but peak_rss_bytes of the process
+  uint32_t prompt_tokens = 0, reused_tokens = 0, new_tokens = 0;
+  double seconds = 0;              // from the request to the last token
+  double first_token_seconds = 0;  // 0 when none came
+  uint64_t seed = 0;
+};
+
+// Counters of `after` minus `before`.
+EngineStats stats_between(const EngineStats& before, const EngineStats& after);
+// "24.1 tok/s · first token 0.31 s · 81 + 45 tokens · …", one line without a newline.
+std::string figures_line(const RunFigures& figures, uint64_t budget_bytes);
+Json figures_json(const RunFigures& figures, uint64_t budget_bytes);
+
+std::string_view finish_name(FinishReason reason);  // "stop", "length", "context_full", "cancelled"
+
+}  // namespace wader

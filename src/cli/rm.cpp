@@ -1,0 +1,41 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <iostream>
+
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/models.h"
+#include "cli/text.h"
+
+namespace wader {
+namespace {
+
+// A damaged container is listed too, so it must be reachable by name as well: no check of the
+// contents here.
+Result<bool> confirmed(const std::filesystem::path& path, const Args& args) {
+  if (args.has("--yes")) return true;
+  if (!input_is_terminal()) {
+    return invalid_argument_error("wader rm asks before it deletes; without a terminal, add --yes");
+  }
+  print(terminal_safe(fmt::format("delete {}? [y/N] ", path.string())));
+  flush_output();
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "y" || answer == "Y" || answer == "yes";
+}
+
+}  // namespace
+
+Result<int> run_rm(const Args& args) {
+  ASSIGN_OR_RETURN(const std::filesystem::path path, resolve_model(args.operand(0)));
+  RETURN_IF_ERROR(check_removable(path));
+  ASSIGN_OR_RETURN(const bool go, confirmed(path, args));
+  if (!go) return cancelled_error("nothing was deleted");
+  RETURN_IF_ERROR(remove_model(path));
+  print(terminal_safe(fmt::format("deleted {}\n", path.string())));
+  return 0;
+}
+
+}  // namespace wader

@@ -1,0 +1,77 @@
+// Sampler: logits → token. Deterministic: the same seed and the same logits give the same ids
+// everywhere.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace wader {
+
+struct SamplingParams {
+  double temperature = 1.0;         // 0 = greedy
+  uint32_t top_k = 0;               // 0 = off
+  double top_p = 1.0;               // 1 = off
+  double min_p = 0.0;               // 0 = off
+  double repetition_penalty = 1.0;  // 1 = off; over prompt and output
+  double presence_penalty = 0.0;    // over output only, as OpenAI defines it
+  double frequency_penalty = 0.0;
+  uint64_t seed = 0;
+};
+
+// Names the flag that is out of range.
+Status validate_sampling(const SamplingParams& params);
+
+// Defaults from a released generation_config.json. do_sample false → temperature 0. Absent keys
+// keep neutral values, do_sample too: transformers would then be greedy, but GPT-OSS and others
+// release files whose sampling values are meant to be used, and no other runtime reads an absent
+// key as "greedy".
+Result<SamplingParams> sampling_from_generation_config(const Json& generation_config);
+// eos_token_id, a number or a list.
+Result<std::vector<int32_t>> eos_from_generation_config(const Json& generation_config);
+
+class Sampler {
+ public:
+  // vocab_rows: logits per call. `params` have passed validate_sampling. Allocates all it needs
+  // here, and only what these parameters need: nothing for plain greedy.
+  Sampler(const SamplingParams& params, uint32_t vocab_rows);
+
+  // Tokens that count for the penalties. Ids outside the vocabulary count for nothing.
+  void observe_prompt(std::span<const int32_t> ids);
+  void observe_output(int32_t id);
+
+  // Picks a token. Order: penalties, temperature, top-k, top-p, min-p, draw. Ties go to the lowest
+  // id. corrupt when a logit is NaN or +infinite or none is finite: never a wrong token in silence.
+  Result<int32_t> sample(std::span<const float> logits);
+
+ private:
+  // Every filter keeps a prefix of the order (logit descending, id ascending), so the tokens kept
+  // are known by the last of them. No result depends on how the library's selection leaves the rest
+  // arranged.
+  struct Cut {
+    float logit;
+    int32_t id;
+  };
+  bool kept(int32_t id, Cut cut) const;
+
+  std::span<const float> penalised(std::span<const float> logits);
+  int32_t draw(float max_logit);
+  Cut cut_top_k();
+  void cut_top_p(double total, Cut& cut);
+  double next_uniform();
+
+  SamplingParams params_;
+  uint32_t vocab_rows_;
+  uint64_t rng_[4];                      // xoshiro256**, Blackman & Vigna 2018
+  std::span<const float> logits_;        // of the call in progress, after the penalties
+  std::vector<float> penalised_;         // (vocab) when a penalty is on
+  std::vector<float> weights_;           // (vocab) exp((logit − max) / temperature) when sampling
+  std::vector<int32_t> order_;           // (vocab) ids under selection, when top-k or top-p is on
+  std::vector<uint32_t> output_counts_;  // (vocab) when a penalty is on
+  std::vector<bool> seen_;               // (vocab) prompt and output, when a penalty is on
+};
+
+}  // namespace wader

@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# Installs what building (or testing, or fuzzing) needs and this machine lacks: Debian 12, Ubuntu 22.04 or newer.
+# Usage: tools/setup.sh build|test|fuzz. Silent when nothing is missing. WADER_SKIP_SETUP=1: never touch packages.
+set -euo pipefail
+
+build_packages=(
+  g++ make cmake ninja-build pkg-config ccache
+  libfmt-dev nlohmann-json3-dev libxxhash-dev libpcre2-dev libutf8proc-dev libcli11-dev libedit-dev
+  libgtest-dev libgmock-dev
+)
+# Tests that compare with other programs' npm packages; only where there is no node of that version yet.
+node_packages=(nodejs npm)
+node_major_min=18
+fuzz_packages=(clang)
+
+say() { echo "setup: $*" >&2; }
+
+# Names of the given packages that dpkg does not have installed.
+missing_packages() {
+  local installed
+  # dpkg-query fails when it does not know one of them; what it prints for the others is right all the same.
+  installed=$(dpkg-query --show --showformat='${Package} ${db:Status-Status}\n' "$@" 2>/dev/null || true)
+  local name
+  for name in "$@"; do
+    grep -qx "$name installed" <<<"$installed" || echo "$name"
+  done
+}
+
+as_root() {
+  if [[ $(id -u) == 0 ]]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    say "needs root to install packages, and there is no sudo. Run this as root:"
+    say "  $*"
+    exit 1
+  fi
+}
+
+apt_updated=
+apt_install() {
+  say "installing $*"
+  local options=(-qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300)
+  if [[ -z $apt_updated ]]; then
+    as_root apt-get "${options[@]}" update
+    apt_updated=1
+  fi
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get "${options[@]}" install -y --no-install-recommends "$@" >/dev/null
+}
+
+have_node() {
+  local version
+  version=$(node --version 2>/dev/null) || return 1
+  version=${version#v}
+  ((${version%%.*} >= node_major_min)) && command -v npm >/dev/null
+}
+
+# Ubuntu 22.04 has only node 12: of no use, so it is not installed and the tests that want it say that they skip.
+apt_node_is_recent() {
+  local candidate
+  candidate=$(apt-cache policy nodejs 2>/dev/null | sed -n 's/^ *Candidate: *\([0-9]*\).*/\1/p')
+  ((${candidate:-0} >= node_major_min))
+}
+
+need_apt() {
+  command -v apt-get >/dev/null && command -v dpkg-query >/dev/null && return
+  say "this is not Debian or Ubuntu (no apt-get). Install what these Debian packages hold, then set"
+  say "WADER_SKIP_SETUP=1 and try again:"
+  say "  ${build_packages[*]}"
+  say "  for all tests: node >= $node_major_min with npm; for fuzzing: clang with compiler-rt"
+  exit 1
+}
+
+install_missing() {
+  local missing
+  missing=$(missing_packages "$@")
+  # Package names hold no spaces: the split is wanted.
+  # shellcheck disable=SC2086
+  [[ -z $missing ]] || apt_install $missing
+}
+
+setup_node() {
+  have_node && return
+  if [[ -z $apt_updated ]]; then
+    as_root apt-get -qq -o DPkg::Lock::Timeout=300 update
+    apt_updated=1
+  fi
+  if apt_node_is_recent; then
+    apt_install "${node_packages[@]}"
+  else
+    say "this system has no node >= $node_major_min; tests that compare with npm packages will be skipped"
+  fi
+}
+
+setup_fuzz() {
+  install_missing "${fuzz_packages[@]}"
+  # Debian and newer Ubuntu keep the sanitizer and fuzzer runtimes in a package of their own.
+  local runtime major
+  runtime=$(clang++ --print-file-name="libclang_rt.fuzzer-$(uname -m).a")
+  if [[ ! -e $runtime ]]; then
+    major=$(clang++ -dumpversion)
+    apt_install "libclang-rt-${major%%.*}-dev"
+  fi
+}
+
+[[ ${WADER_SKIP_SETUP:-} != 1 ]] || exit 0
+case ${1:-} in
+  build) need_apt; install_missing "${build_packages[@]}" ;;
+  test) need_apt; install_missing "${build_packages[@]}"; setup_node ;;
+  fuzz) need_apt; install_missing "${build_packages[@]}"; setup_fuzz ;;
+  *) echo "usage: tools/setup.sh build|test|fuzz" >&2; exit 2 ;;
+esac
