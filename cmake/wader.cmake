@@ -6,11 +6,15 @@ target_include_directories(wader_options INTERFACE ${CMAKE_SOURCE_DIR}/src)
 target_compile_options(wader_options INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
   -ffp-contract=off)
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  target_compile_options(wader_options INTERFACE -Werror)
-else()
-  # Clang builds the fuzz targets only; its own warnings inform. CHECK(!"reason") is a form we use.
-  target_compile_options(wader_options INTERFACE -Wno-string-conversion)
+# Warnings are errors with the compiler that CI has. Elsewhere they inform: a newer compiler's new warning must
+# not stop a user's build, and sanitizers make g++ warn falsely (as its manual says).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^12\\." AND NOT WADER_SANITIZE)
+  # The four that are off warn falsely about std::string in g++ 12 (GCC bugs 105329 and 105651).
+  target_compile_options(wader_options INTERFACE -Werror -Wno-array-bounds -Wno-restrict
+    -Wno-stringop-overflow -Wno-stringop-overread)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  target_compile_options(wader_options INTERFACE -Wno-string-conversion)  # CHECK(!"reason") is a form we use
 endif()
 if(WADER_SANITIZE)
   target_compile_options(wader_options INTERFACE
@@ -22,6 +26,23 @@ if(WADER_SANITIZE)
     target_compile_options(wader_options INTERFACE -fno-sanitize=null,object-size,vptr)
   endif()
 endif()
+# Test sources are compiled without optimisation and without UBSan: what they test has both. With the precompiled
+# headers below this halves the time of their compilation, which is most of `make test` on two cores.
+add_library(wader_test_options INTERFACE)
+# GoogleTest's macros are if-else chains; random test data narrows on purpose.
+target_compile_options(wader_test_options INTERFACE -O0 -Wno-conversion -Wno-dangling-else)
+if(WADER_SANITIZE MATCHES "undefined")
+  target_compile_options(wader_test_options INTERFACE -fno-sanitize=undefined)
+endif()
+
+# The headers that cost most to read, once for all libraries and once for all tests. Sources include what they
+# use all the same: the presets debug and fuzz build without.
+set(heavy_headers <nlohmann/json.hpp> <fmt/format.h> <filesystem> <functional> <memory> <span> <string> <vector>)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/precompiled.cpp CONTENT "// Only carries the precompiled headers.\n")
+add_library(wader_precompiled OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
+target_link_libraries(wader_precompiled PRIVATE wader_options fmt::fmt nlohmann_json::nlohmann_json)
+target_precompile_headers(wader_precompiled PRIVATE ${heavy_headers})
+
 if(WADER_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "WADER_FUZZ needs clang++ (libFuzzer); use the preset: cmake --preset fuzz")
@@ -29,14 +50,10 @@ if(WADER_FUZZ)
   target_compile_options(wader_options INTERFACE -fsanitize=fuzzer-no-link)  # coverage, without its main()
 else()
   find_package(GTest REQUIRED)
-endif()
-
-# GoogleTest's macros are if-else chains; random test data narrows on purpose; optimising test code costs more
-# time than it saves. Linked last, so that its options come last.
-add_library(wader_test_options INTERFACE)
-target_compile_options(wader_test_options INTERFACE -Wno-conversion -Wno-dangling-else)
-if(NOT WADER_SANITIZE)
-  target_compile_options(wader_test_options INTERFACE -O1)
+  add_library(wader_test_precompiled OBJECT ${CMAKE_BINARY_DIR}/precompiled.cpp)
+  target_link_libraries(wader_test_precompiled PRIVATE
+    fmt::fmt nlohmann_json::nlohmann_json wader_options wader_test_options GTest::gtest GTest::gmock)
+  target_precompile_headers(wader_test_precompiled PRIVATE ${heavy_headers} <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 
 # wader_test(NAME SOURCES files… [LIBS targets…] [LABELS labels…] [TIMEOUT seconds]): GoogleTest program
@@ -50,7 +67,8 @@ function(wader_test name)
   endif()
   add_executable(wader_${name}_test ${ARG_SOURCES})
   target_link_libraries(wader_${name}_test PRIVATE
-    ${ARG_LIBS} wader_options wader_test_options GTest::gtest GTest::gmock GTest::gtest_main)
+    ${ARG_LIBS} fmt::fmt wader_options wader_test_options GTest::gtest GTest::gmock GTest::gtest_main)
+  target_precompile_headers(wader_${name}_test REUSE_FROM wader_test_precompiled)
   target_compile_definitions(wader_${name}_test PRIVATE WADER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND wader_${name}_test)
   # tools/count_tests.sh sums the cases of these reports.
@@ -75,9 +93,11 @@ function(wader_folder name)
     return()
   endif()
   add_library(wader_${name} STATIC ${sources})
-  target_link_libraries(wader_${name} PUBLIC wader_options ${ARG_LIBS})
+  target_link_libraries(wader_${name} PUBLIC wader_options fmt::fmt ${ARG_LIBS})
   if(ARG_HOT AND WADER_SANITIZE)
     target_compile_options(wader_${name} PRIVATE -O1)
+  else()
+    target_precompile_headers(wader_${name} REUSE_FROM wader_precompiled)
   endif()
   foreach(dep ${ARG_DEPS})
     target_link_libraries(wader_${name} PUBLIC wader_${dep})
