@@ -82,6 +82,9 @@ TEST(JsonDoor, GettersCheckTypeAndRange) {
   EXPECT_FALSE(json_uint(object, "f", 0, 10).ok());
   EXPECT_FALSE(json_uint(object, "neg", 0, 10).ok());
   EXPECT_FALSE(json_uint(object, "s", 0, 10).ok());
+  // A long value is cut between two characters.
+  const Json wide = {{"k", "ü" + std::string(58, 'x') + "üüüü"}};
+  EXPECT_NE(json_uint(wide, "k", 0, 10).error().message.find("xxx…"), std::string::npos);
   EXPECT_FALSE(json_uint(object, "gone", 0, 10).ok());
   EXPECT_EQ(json_number(object, "n", 0, 10).value(), 5.0);
   EXPECT_FALSE(json_has(object, "z"));

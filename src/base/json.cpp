@@ -63,7 +63,12 @@ class CheckedBuilder : public nlohmann::detail::json_sax_dom_parser<Json> {
 
 Error wrong_type(std::string_view key, std::string_view wanted, const Json& value) {
   std::string text = json_text(value);
-  if (text.size() > 60) text = text.substr(0, 60) + "…";
+  if (text.size() > 60) {
+    size_t end = 60;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80)
+      --end;  // whole characters
+    text = text.substr(0, end) + "…";
+  }
   return invalid_argument_error("key '{}' must be {}, not {}", key, wanted, text);
 }
 

@@ -41,6 +41,7 @@ struct LineEditor::Impl {
   fs::path history_file;
   std::string prompt;
   bool interrupted = false;
+  bool waited = false;        // for a key in this read(): what came before was typed ahead
   std::string typed;          // the line as it was when Ctrl-C came
   std::mbstate_t state = {};  // of the character being read
 
@@ -70,8 +71,9 @@ bool LineEditor::Impl::wait_for_input() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&blocked, number);
   sigprocmask(SIG_BLOCK, &blocked, &original);
   pollfd input = {STDIN_FILENO, POLLIN, 0};
-  int ready = 0;
+  int ready = poll(&input, 1, 0);
   while (!wader::interrupted() && ready <= 0) {
+    waited = true;
     ready = ppoll(&input, 1, nullptr, &original);
     if (ready < 0 && errno != EINTR) break;
   }
@@ -91,6 +93,13 @@ int LineEditor::Impl::next_char(wchar_t* out) {
     const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (count <= 0) return static_cast<int>(count);
+    if (byte == '\0') {
+      // A Ctrl-D typed while the terminal was in line mode (during an answer) arrives as NUL, which
+      // libedit would take for "quote the next key". A NUL that was typed now (Ctrl-Space) has no
+      // meaning here.
+      if (waited) continue;
+      byte = '\x04';
+    }
     const size_t length = std::mbrtowc(out, &byte, 1, &state);
     if (length == static_cast<size_t>(-2)) continue;  // more bytes of this character follow
     if (length == static_cast<size_t>(-1)) {
@@ -149,6 +158,7 @@ LineEditor::~LineEditor() = default;
 LineEditor::Line LineEditor::read(std::string_view prompt) {
   impl_->prompt = prompt;
   impl_->interrupted = false;
+  impl_->waited = false;
   impl_->typed.clear();
   el_resize(impl_->edit);  // the window may have changed since
   int count = 0;
