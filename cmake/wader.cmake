@@ -13,9 +13,6 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "
   target_compile_options(wader_options INTERFACE -Werror -Wno-array-bounds -Wno-restrict
     -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
-if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  target_compile_options(wader_options INTERFACE -Wno-string-conversion)  # CHECK(!"reason") is a form we use
-endif()
 if(WADER_SANITIZE)
   target_compile_options(wader_options INTERFACE
     -fsanitize=${WADER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

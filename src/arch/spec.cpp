@@ -27,7 +27,7 @@ template <typename Enum, size_t N>
 const char* name_of(const std::array<std::pair<Enum, const char*>, N>& names, Enum value) {
   for (const auto& [candidate, name] : names)
     if (candidate == value) return name;
-  CHECK(!"enum value without a name");
+  UNREACHABLE("enum value without a name");
 }
 
 template <typename Enum, size_t N>

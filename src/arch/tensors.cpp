@@ -41,7 +41,7 @@ std::vector<TrunkTensorSpec> trunk_tensors(const ArchitectureSpec& spec) {
 const ExpertSection& ExpertLayout::section(std::string_view name) const {
   for (const ExpertSection& section : sections)
     if (section.name == name) return section;
-  CHECK(!"expert layout has no such section");
+  UNREACHABLE("expert layout has no such section");
 }
 
 ExpertLayout expert_layout(const ArchitectureSpec& spec) {

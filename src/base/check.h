@@ -14,3 +14,6 @@ namespace wader {
     if (!(condition)) [[unlikely]]                           \
       ::wader::check_failed(__FILE__, __LINE__, #condition); \
   } while (false)
+
+// Where control cannot get; never returns.
+#define UNREACHABLE(reason) ::wader::check_failed(__FILE__, __LINE__, reason)

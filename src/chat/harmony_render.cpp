@@ -62,7 +62,7 @@ std::string_view effort_name(ReasoningEffort effort) {
     case ReasoningEffort::low:
       return "low";
   }
-  CHECK(false);
+  UNREACHABLE("no such case");
   return {};
 }
 
@@ -142,7 +142,7 @@ class Renderer {
       case Role::tool:
         return tool_result(index);
     }
-    CHECK(false);
+    UNREACHABLE("no such case");
     return {};
   }
 

@@ -25,7 +25,7 @@ constexpr std::array<std::pair<std::string_view, Message::Role>, 5> kRoles = {{
 std::string_view role_name(Message::Role role) {
   for (const auto& [name, value] : kRoles)
     if (value == role) return name;
-  CHECK(false);
+  UNREACHABLE("no such case");
   return {};
 }
 

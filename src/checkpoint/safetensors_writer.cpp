@@ -27,7 +27,7 @@ std::string_view format_name(DType dtype) {
     case DType::affine8:
       break;
   }
-  CHECK(false);  // quantised matrices have no name in the format
+  UNREACHABLE("no such case");  // quantised matrices have no name in the format
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ Result<int> dispatch(const Args& args) {
     case Command::check:
       return run_check(args);
   }
-  CHECK(false);
+  UNREACHABLE("no such case");
 }
 
 Error unknown_command(const std::string& word) {

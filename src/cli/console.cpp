@@ -1,7 +1,9 @@
 #include "cli/console.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,11 +25,18 @@ bool status_shown = false;  // a temporary line stands on standard error
 std::atomic<bool> interrupt_flag{false};
 std::atomic<bool> terminate_flag{false};
 std::atomic<int> unanswered{0};
+// Readable while interrupt_flag is set. Any thread may take the signal, so a blocked read of the
+// main thread need not return: it waits for this as well.
+std::atomic<int> interrupt_event{-1};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 void on_signal(int number) {
   if (number != SIGINT) terminate_flag = true;
   interrupt_flag = true;
+  const int saved_errno = errno;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(interrupt_event, &one, sizeof one);
+  errno = saved_errno;
   if (++unanswered < 3) return;
   signal(number, SIG_DFL);
   raise(number);
@@ -108,6 +117,7 @@ std::string bold(std::string_view text) {
 }
 
 void watch_interrupts() {
+  if (interrupt_event < 0) interrupt_event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   struct sigaction action = {};
   action.sa_handler = on_signal;  // without SA_RESTART: a blocked read of the terminal returns
   sigemptyset(&action.sa_mask);
@@ -121,6 +131,18 @@ const std::atomic<bool>& interrupted() {
 void clear_interrupt() {
   interrupt_flag = false;
   unanswered = 0;
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t drained = read(interrupt_event, &count, sizeof count);
+}
+
+bool wait_for_input() {
+  pollfd fds[2] = {{STDIN_FILENO, POLLIN, 0},
+                   {interrupt_event, POLLIN, 0}};  // poll skips an fd of −1
+  while (!interrupt_flag) {
+    if (poll(fds, 2, -1) < 0 && errno != EINTR) return true;  // the read will say what is wrong
+    if (fds[0].revents != 0) return !interrupt_flag;
+  }
+  return false;
 }
 
 bool terminate_requested() {

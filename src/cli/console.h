@@ -39,6 +39,9 @@ std::string bold(std::string_view text);
 void watch_interrupts();
 const std::atomic<bool>& interrupted();
 void clear_interrupt();
+// Waits until standard input has bytes or has ended; false when an interrupt is there or comes
+// first.
+bool wait_for_input();
 bool terminate_requested();  // SIGTERM or SIGHUP came: end soon, whatever the flag says
 
 // Draws a progress bar with rate and time left on a terminal, a line a phase elsewhere, or nothing.

@@ -17,7 +17,7 @@ std::string_view effort_name(ReasoningEffort effort) {
     case ReasoningEffort::off:
       return "off";
   }
-  CHECK(false);
+  UNREACHABLE("no such case");
 }
 
 }  // namespace

@@ -211,7 +211,7 @@ const CommandSpec& spec_of(Command command) {
   for (const CommandSpec& spec : kCommands) {
     if (spec.id == command) return spec;
   }
-  CHECK(false);
+  UNREACHABLE("no such case");
 }
 
 const CommandSpec* find_command(std::string_view name) {
@@ -232,7 +232,7 @@ std::string_view group_title(FlagGroup group) {
     case FlagGroup::general:
       return "General";
   }
-  CHECK(false);
+  UNREACHABLE("no such case");
 }
 
 }  // namespace wader

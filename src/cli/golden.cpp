@@ -82,7 +82,7 @@ Status check_output(const SafetensorsTensor& tensor, const ArchitectureSpec& spe
     case OutputKind::router_weights:
       return check_shape(tensor, DType::f32, {layers, output.rows, spec.experts_per_token});
   }
-  CHECK(false);
+  UNREACHABLE("no such case");
 }
 
 Result<Sequence> read_sequence(const GoldenFile& golden, const std::string& prefix,
@@ -196,7 +196,7 @@ Result<GoldenLine> compare_captured(const GoldenFile& golden, const Architecture
     case OutputKind::logits:
       break;
   }
-  CHECK(false);  // compared row by row, in check_sequence
+  UNREACHABLE("no such case");  // compared row by row, in check_sequence
 }
 
 Status check_sequence(const GoldenFile& golden, const ArchitectureSpec& spec,

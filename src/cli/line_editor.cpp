@@ -5,7 +5,6 @@
 #include <langinfo.h>
 #include <locale.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,30 +58,13 @@ struct LineEditor::Impl {
   static int read_char(EditLine* edit, wchar_t* out) { return of(edit).next_char(out); }
 
   int next_char(wchar_t* out);
-  bool wait_for_input();
   void load_history();
 };
 
-// False when Ctrl-C came instead. Signals are let in only while waiting: one that comes between the
-// look at the flag and the wait is not lost.
-bool LineEditor::Impl::wait_for_input() {
-  sigset_t blocked, original;
-  sigemptyset(&blocked);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&blocked, number);
-  sigprocmask(SIG_BLOCK, &blocked, &original);
-  pollfd input = {STDIN_FILENO, POLLIN, 0};
-  int ready = poll(&input, 1, 0);
-  while (!wader::interrupted() && ready <= 0) {
-    waited = true;
-    ready = ppoll(&input, 1, nullptr, &original);
-    if (ready < 0 && errno != EINTR) break;
-  }
-  sigprocmask(SIG_SETMASK, &original, nullptr);
-  return !wader::interrupted();
-}
-
 int LineEditor::Impl::next_char(wchar_t* out) {
   for (;;) {
+    pollfd input = {STDIN_FILENO, POLLIN, 0};
+    waited = waited || poll(&input, 1, 0) == 0;
     if (!wait_for_input()) {
       const LineInfo* line = el_line(edit);
       typed.assign(line->buffer, line->lastchar);

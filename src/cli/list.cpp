@@ -18,7 +18,7 @@ std::string_view state_name(InstalledModel::State state) {
     case InstalledModel::State::damaged:
       return "damaged";
   }
-  CHECK(false);
+  UNREACHABLE("no such case");
 }
 
 Json to_json(const InstalledModel& model) {

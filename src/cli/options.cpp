@@ -197,9 +197,9 @@ Result<std::string> read_input(uint64_t max_bytes) {
   std::string text;
   char buffer[64 << 10];
   for (;;) {
+    if (!wait_for_input()) return cancelled_error("stopped while reading standard input");
     const ssize_t count = read(STDIN_FILENO, buffer, sizeof buffer);
-    if (count < 0 && errno == EINTR && !interrupted()) continue;
-    if (count < 0 && errno == EINTR) return cancelled_error("stopped while reading standard input");
+    if (count < 0 && errno == EINTR) continue;
     if (count < 0) return errno_error(errno, "standard input");
     if (count == 0) return text;
     text.append(buffer, static_cast<size_t>(count));

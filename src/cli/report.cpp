@@ -150,7 +150,7 @@ std::string_view finish_name(FinishReason reason) {
     case FinishReason::cancelled:
       return "cancelled";
   }
-  CHECK(false);
+  UNREACHABLE("no such case");
 }
 
 }  // namespace wader

@@ -208,7 +208,7 @@ int32_t Sampler::draw(float max_logit) {
     sum += weights_[i];
     if (sum > target) return static_cast<int32_t>(i);
   }
-  CHECK(false);  // the last sum is `mass`, added in the same order
+  UNREACHABLE("no such case");  // the last sum is `mass`, added in the same order
 }
 
 Sampler::Cut Sampler::cut_top_k() {

@@ -70,7 +70,7 @@ void plain_to_f32(DType dtype, const std::byte* from, size_t count, float* to) {
       for (size_t i = 0; i < count; ++i) to[i] = f16_to_f32(load_u16(from + 2 * i));
       return;
     default:
-      CHECK(!"plain_to_f32: not a plain float format");
+      UNREACHABLE("plain_to_f32: not a plain float format");
   }
 }
 
