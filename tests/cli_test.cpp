@@ -409,6 +409,17 @@ TEST_F(Cli, ChatShowsReasoningWhenAsked) {
   EXPECT_TRUE(with.ends_with(without));
 }
 
+// A megabyte in one word: encoding it would take more memory than the budget, to say the same in
+// the end.
+TEST_F(Cli, TextThatCannotFitIsRefusedBeforeItIsEncoded) {
+  expect_error({"logits", "demo", "--tokens", "1", "--output", "/dev/null"}, 2,
+               "not a regular file");
+  const RunResult result = wader_fed({"chat", "demo", "--memory", "34MiB", "--context", "1024"},
+                                     std::string(1 << 20, 'a'));
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("more than"));
+}
+
 TEST_F(Cli, OutputThatCannotBeWritten) {
   const std::vector<std::vector<std::string>> commands = {
       {"--help"},

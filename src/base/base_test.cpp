@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <numeric>
@@ -7,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/machine.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
 
@@ -105,6 +107,25 @@ TEST(ThreadPool, EveryIndexOnceForEverySize) {
       }
     }
   }
+}
+
+// A child with a limit of 3 processes more than there are: the pool works with what it got, and
+// ends.
+TEST(ThreadPool, FewerThreadsThanAskedForAreNoHang) {
+  const auto child = [] {
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur =
+        process_memory().resident_bytes + (96u << 20);  // stacks are 8 MiB of address space each
+    setrlimit(RLIMIT_AS, &limit);
+    int64_t sum = 0;
+    ThreadPool pool(256);
+    pool.parallel_for(1, 1, [&](ThreadPool::Slice slice) { sum += slice.end; });
+    std::_Exit(pool.size() >= 1 && pool.size() < 256 && sum == 1 ? 0 : 1);
+  };
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_EXIT(child(), ::testing::ExitedWithCode(0), "");
+#endif
 }
 
 TEST(Error, ErrnoKeepsItsMeaning) {

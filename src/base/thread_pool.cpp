@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -46,7 +47,7 @@ struct ThreadPool::Impl {
     if (slice.begin < slice.end) fn(context, slice);
   }
 
-  const int workers;
+  int workers;  // the caller's thread and those that started
   std::vector<std::thread> threads;
 
   std::mutex mutex;  // protects generation, stop, and the job below while it is published
@@ -61,8 +62,14 @@ struct ThreadPool::Impl {
 
 ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>(threads)) {
   CHECK(threads >= 1);
+  impl_->threads.reserve(static_cast<size_t>(threads - 1));
   for (int worker = 1; worker < threads; ++worker) {
-    impl_->threads.emplace_back([this, worker] { impl_->work(worker); });
+    try {
+      impl_->threads.emplace_back([this, worker] { impl_->work(worker); });
+    } catch (const std::system_error&) {  // the standard library's only way to say it
+      impl_->workers = worker;
+      break;
+    }
   }
 }
 

@@ -12,6 +12,7 @@ namespace wader {
 class ThreadPool {
  public:
   // `threads` >= 1, the caller's own thread included: ThreadPool(1) starts none.
+  // Where the system refuses more threads (a process limit), the pool has those it got: see size().
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -1,5 +1,7 @@
 #include "checkpoint/safetensors_writer.h"
 
+#include <unistd.h>
+
 #include "base/check.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -57,8 +59,16 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::filesystem::path&
   std::byte prefix[kSafetensorsPrefixBytes];
   for (size_t i = 0; i < sizeof prefix; ++i)
     prefix[i] = static_cast<std::byte>(text.size() >> (8 * i));
+  // Renaming over a device node or a pipe would replace it.
+  std::error_code error;
+  const auto target = std::filesystem::symlink_status(path, error);
+  if (std::filesystem::exists(target) && !std::filesystem::is_regular_file(target))
+    return invalid_argument_error("{} is there and is not a regular file; choose another name",
+                                  path.string());
   std::filesystem::path temporary = path;
-  temporary += ".tmp";
+  temporary += fmt::format(".{}.tmp", ::getpid());
+  if (std::filesystem::exists(temporary, error))
+    return already_exists_error("{} is in the way; remove it", temporary.string());
   ASSIGN_OR_RETURN(writer.file_, File::open(temporary, File::Mode::create));
   writer.path_ = path;
   writer.temporary_ = temporary;  // from here on the destructor removes it

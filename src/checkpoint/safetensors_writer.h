@@ -24,14 +24,14 @@ struct SafetensorsOutput {
 
 class SafetensorsWriter {
  public:
-  // Writes the header of PATH.tmp and reserves its blocks: a full disk shows here. The tensors'
+  // Writes the header of PATH.PID.tmp and reserves its blocks: a full disk shows here. The tensors'
   // bytes are zero until written. Names are distinct. over_budget when the sizes do not fit into 63
   // bits.
   static Result<SafetensorsWriter> create(const std::filesystem::path& path,
                                           const std::vector<SafetensorsOutput>& tensors);
   SafetensorsWriter(SafetensorsWriter&&) noexcept = default;
   SafetensorsWriter& operator=(SafetensorsWriter&&) = delete;
-  ~SafetensorsWriter();  // removes PATH.tmp unless finish() succeeded
+  ~SafetensorsWriter();  // removes the temporary file unless finish() succeeded
 
   // Writes `bytes` of tensor `name` from byte `offset_bytes` of it; inside the tensor.
   Status write(const std::string& name, uint64_t offset_bytes, std::span<const std::byte> bytes);

@@ -1,6 +1,7 @@
 #include "checkpoint/safetensors_writer.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/safetensors.h"
@@ -34,7 +35,7 @@ TEST_F(SafetensorsWriterTest, WhatIsWrittenInPiecesReadsBack) {
   ASSERT_TRUE(writer->write("logits", 16, std::as_bytes(std::span(row))).ok());
   EXPECT_FALSE(fs::exists(path));  // not before it is finished
   ASSERT_TRUE(writer->finish().ok());
-  EXPECT_FALSE(fs::exists(path.string() + ".tmp"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
 
   const File file = File::open(path, File::Mode::read).value();
   const auto tensors = read_safetensors_header(file);
@@ -66,6 +67,23 @@ TEST_F(SafetensorsWriterTest, UnfinishedLeavesNothing) {
   const fs::path path = directory_ / "out.safetensors";
   { auto writer = SafetensorsWriter::create(path, {{"x", DType::f32, {4}}}); }
   EXPECT_TRUE(fs::is_empty(directory_));
+}
+
+// Renaming over a device node, a pipe or a link would replace it.
+TEST_F(SafetensorsWriterTest, OnlyRegularFilesAreReplaced) {
+  const fs::path fifo = directory_ / "fifo", link = directory_ / "link", file = directory_ / "file";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  fs::create_symlink("elsewhere", link);
+  ASSERT_TRUE(write_file_atomically(file, "old").ok());
+  for (const fs::path& taken : {fifo, link, directory_}) {
+    const auto writer = SafetensorsWriter::create(taken, {{"x", DType::f32, {1}}});
+    ASSERT_FALSE(writer.ok());
+    EXPECT_NE(writer.error().message.find("not a regular file"), std::string::npos);
+  }
+  EXPECT_TRUE(fs::is_fifo(fifo) && fs::is_symlink(link));
+  auto writer = SafetensorsWriter::create(file, {{"x", DType::f32, {1}}});
+  ASSERT_TRUE(writer.ok() && writer->finish().ok());
+  EXPECT_GT(fs::file_size(file), 8u);
 }
 
 TEST_F(SafetensorsWriterTest, RefusesWhatCannotBe) {

@@ -59,12 +59,20 @@ Result<int> answer_once(const Args& args, const Engine& engine, Conversation& co
   return 0;
 }
 
+// No text longer than this fits the context.
+uint64_t most_text_bytes(const Tokenizer& tokenizer, uint32_t context) {
+  size_t longest = 1;
+  for (uint32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    longest = std::max(longest, tokenizer.bytes_of(static_cast<TokenId>(id)).size());
+  return uint64_t{context} * longest;
+}
+
 // The question of a one-shot run; nothing when the chat is interactive.
-Result<std::optional<std::string>> one_question(const Args& args) {
+Result<std::optional<std::string>> one_question(const Args& args, uint64_t max_bytes) {
   if (args.has("--prompt")) return std::optional(args.text("--prompt"));
   if (input_is_terminal() && output_is_terminal() && !args.has("--json"))
     return std::optional<std::string>();
-  ASSIGN_OR_RETURN(std::string text, read_input(kMaxInputBytes));
+  ASSIGN_OR_RETURN(std::string text, read_input(max_bytes));
   if (text.find_first_not_of(" \t\r\n") == text.npos) {
     return invalid_argument_error(
         "standard input holds no question; give one there or with --prompt");
@@ -80,7 +88,6 @@ Result<int> run_chat(const Args& args) {
   ASSIGN_OR_RETURN(ConversationOptions options, read_options(args));
   ASSIGN_OR_RETURN(const Container container, open_container(args));
   watch_interrupts();
-  ASSIGN_OR_RETURN(const std::optional<std::string> question, one_question(args));
   show_status("loading");
   ASSIGN_OR_RETURN(const auto engine, open_engine(container, engine_flags));
   show_status("");
@@ -88,6 +95,9 @@ Result<int> run_chat(const Args& args) {
     return unsupported_error("{} has no tokenizer: wader generate takes raw ids",
                              container.directory().string());
   }
+  options.max_text_bytes = most_text_bytes(*engine->tokenizer(), engine->plan().context);
+  ASSIGN_OR_RETURN(const std::optional<std::string> question,
+                   one_question(args, options.max_text_bytes));
   ASSIGN_OR_RETURN(options.sampling, sampling_params(args, engine->default_sampling()));
   ASSIGN_OR_RETURN(const auto format,
                    make_chat_format(container.spec().family, *engine->tokenizer()));

@@ -95,9 +95,20 @@ Status save(const Conversation& conversation, std::string name) {
   if (fd < 0 && errno == EEXIST)
     return already_exists_error("{} is there already; choose another name", name);
   if (fd < 0) return errno_error(errno, name);
-  std::FILE* file = fdopen(fd, "w");
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  if (std::fclose(file) != 0 || !written) return errno_error(errno, name);
+  size_t written = 0;
+  int problem = 0;
+  while (written < text.size() && problem == 0) {
+    const ssize_t n = write(fd, text.data() + written, text.size() - written);
+    if (n >= 0)
+      written += static_cast<size_t>(n);
+    else if (errno != EINTR)
+      problem = errno;
+  }
+  if (close(fd) != 0 && problem == 0) problem = errno;
+  if (problem != 0) {
+    unlink(name.c_str());  // ours: O_EXCL made it
+    return errno_error(problem, name);
+  }
   print(terminal_safe(
       fmt::format("saved {} messages to {}\n", conversation.messages().size(), name)));
   return {};

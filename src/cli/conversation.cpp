@@ -3,6 +3,9 @@
 #include <chrono>
 #include <utility>
 
+#include "base/error.h"
+#include "base/units.h"
+
 namespace wader {
 namespace {
 
@@ -57,6 +60,12 @@ Result<Answer> Conversation::answer(const Listener& listener, const std::atomic<
   const auto start = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   const EngineStats before = stats_();
+  uint64_t text_bytes = 0;
+  for (const Message& message : request_.messages) text_bytes += message.content.size();
+  if (text_bytes > options_.max_text_bytes)
+    return over_budget_error(
+        "{} of text is more than the context can hold; shorten it, or raise --context",
+        format_bytes(text_bytes));
   ASSIGN_OR_RETURN(const std::vector<TokenId> prompt, format_.render(request_));
 
   Answer out;

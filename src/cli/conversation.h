@@ -19,6 +19,9 @@ struct ConversationOptions {
   SamplingParams
       sampling;  // answer n is drawn with seed + n, so a whole conversation can be repeated
   uint32_t max_tokens = 0;  // an answer; 0 = no limit
+  // Text of all messages beyond this cannot fit the context, however it is cut into tokens: refused
+  // before encoding, which takes up to 40 bytes of memory per byte of the longest word.
+  uint64_t max_text_bytes = ~0ull;
   std::vector<TokenId> stop_ids;
 };
 

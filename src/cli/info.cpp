@@ -99,6 +99,7 @@ Result<int> run_info(const Args& args) {
   const Machine machine = {choose_threads(process_affinity()), memory_room()};
   auto plan = plan_for(container, options);
   if (!plan.ok()) return not_usage(std::move(plan).error());
+  warn_of_overcommit(*plan);
   if (args.has("--json")) {
     print_json(info_json(container, *plan, options, machine));
     return 0;

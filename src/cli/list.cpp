@@ -59,7 +59,8 @@ Result<int> run_list(const Args& args) {
   for (const InstalledModel& model : models) {
     const bool known = !model.family.empty();
     print(terminal_safe(fmt::format(
-        "{}  {:<12} {:>15}  {:>10}  {}\n", pad_to(model.name, width), known ? model.family : "?",
+        "{}  {:<12} {:>15}  {:>10}  {}\n", pad_to(terminal_safe_line(model.name), width),
+        known ? model.family : "?",
         known ? fmt::format("{} x {}", model.layers, model.experts) : "?",
         format_bytes(model.disk_bytes),
         model.problem.empty() ? std::string(state_name(model.state))

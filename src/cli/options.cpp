@@ -11,6 +11,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "cli/console.h"
 #include "cli/models.h"
 #include "cli/text.h"
@@ -173,10 +174,18 @@ Result<Container> open_container(const Args& args) {
   return container;
 }
 
+void warn_of_overcommit(const MemoryPlan& plan) {
+  if (plan.total_bytes() <= plan.available_bytes) return;
+  print_note(fmt::format(
+      "warning: this plan takes {}, the machine has {} left: the system may end the program",
+      format_bytes(plan.total_bytes()), format_bytes(plan.available_bytes)));
+}
+
 Result<std::unique_ptr<Engine>> open_engine(const Container& container,
                                             const EngineOptions& options) {
   auto engine = Engine::open(container.directory(), options);
   if (!engine.ok()) return not_usage(std::move(engine).error());
+  warn_of_overcommit((*engine)->plan());
   return engine;
 }
 

@@ -33,6 +33,8 @@ Result<std::string> conversation_date(const Args& args);
 Result<Container> open_container(const Args& args);
 Result<std::unique_ptr<Engine>> open_engine(const Container& container,
                                             const EngineOptions& options);
+// One line on standard error when the plan takes more than the machine has left.
+void warn_of_overcommit(const MemoryPlan& plan);
 Error not_usage(Error error);
 
 // "1,2,3", "@FILE" or "-" → ids of a vocabulary of `limit` rows.

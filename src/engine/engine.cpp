@@ -122,10 +122,18 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
   ASSIGN_OR_RETURN(const EvictionRule rule, eviction_rule_from_name(options.cache_policy));
   ASSIGN_OR_RETURN(const DirectIo direct, direct_from_name(options.direct));
   model->threads_ = std::make_unique<ThreadPool>(static_cast<int>(plan.threads));
+  if (model->threads_->size() < static_cast<int>(plan.threads))
+    return io_error(
+        "the system started only {} of {} compute threads; use --threads {}, or raise the process "
+        "limit",
+        model->threads_->size(), plan.threads, model->threads_->size());
   ASSIGN_OR_RETURN(model->work_, Workspace::create(spec, plan.chunk, plan.context, plan.threads));
   ASSIGN_OR_RETURN(model->source_, ContainerExperts::open(model->container_, direct));
   model->queue_ = options.make_read_queue ? options.make_read_queue()
                                           : make_thread_read_queue(kReadThreads, kReadsInFlight);
+  if (model->queue_ == nullptr)
+    return io_error(
+        "the system starts no thread for reads; raise the process limit (ulimit -u, pids cgroup)");
   ASSIGN_OR_RETURN(model->cache_,
                    ExpertCache::create(*model->source_, plan.slots, rule, *model->queue_));
   ASSIGN_OR_RETURN(model->weights_, TrunkWeights::load(model->container_));

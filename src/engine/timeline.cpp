@@ -87,8 +87,10 @@ void Timeline::reset() {
 Status Timeline::check_tokens(std::span<const TokenId> tokens) const {
   if (tokens.empty()) return invalid_argument_error("there are no tokens to compute");
   if (tokens.size() > state_.context())
-    return over_budget_error("{} tokens are more than the context of {}; raise --context",
-                             tokens.size(), state_.context());
+    return over_budget_error(
+        "{} tokens are more than the context of {}; raise --context, or --memory where the budget "
+        "chose it",
+        tokens.size(), state_.context());
   const uint32_t vocab = model_.container().spec().vocab_rows;
   for (size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] < 0 || static_cast<uint32_t>(tokens[i]) >= vocab)

@@ -34,6 +34,10 @@ Status check_apart(const fs::path& source, const fs::path& destination) {
   if (is_inside(from, to))
     return invalid_argument_error("the source {} lies in the destination {}", source.string(),
                                   destination.string());
+  for (fs::path above = to.parent_path(); above.has_relative_path(); above = above.parent_path())
+    if (fs::exists(above / kManifestFile, error) || fs::exists(above / kJournalFile, error))
+      return invalid_argument_error("{} lies in the container {}; choose a place outside of it",
+                                    destination.string(), above.string());
   return {};
 }
 

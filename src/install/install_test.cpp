@@ -454,6 +454,15 @@ TEST_F(InstallTest, RefusesADestinationAroundItsSource) {
   EXPECT_TRUE(Container::open(options.destination).ok());
 }
 
+TEST_F(InstallTest, RefusesADestinationInsideAContainer) {
+  must_install(options_for(kTiny));
+  const auto tree = testing::read_tree(destination());
+  InstallOptions options = options_for(kTiny);
+  options.destination = destination() / "experts" / "inner.wader";
+  EXPECT_THAT(install(options, {}).error().message, HasSubstr("lies in the container"));
+  testing::expect_same_tree(testing::read_tree(destination()), tree);
+}
+
 // A snapshot in the hub's cache: links to blobs; repository and commit come from the path.
 TEST_F(InstallTest, FollowsTheHubsCache) {
   const std::string commit(40, 'b');

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 #include <random>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -46,7 +47,11 @@ class ThreadReadQueue final : public ReadQueue {
  public:
   ThreadReadQueue(uint32_t threads, uint32_t capacity)
       : capacity_(capacity), requests_(capacity), completions_(capacity) {
-    for (uint32_t i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+    threads_.reserve(threads);
+    try {
+      while (threads_.size() < threads) threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {  // a process limit: it works with those it has
+    }
   }
 
   ~ThreadReadQueue() override {
@@ -58,6 +63,7 @@ class ThreadReadQueue final : public ReadQueue {
     for (std::thread& thread : threads_) thread.join();
   }
 
+  size_t thread_count() const { return threads_.size(); }
   uint32_t capacity() const override { return capacity_; }
   uint32_t in_flight() const override { return in_flight_; }
   std::string description() const override {
@@ -176,7 +182,9 @@ class FakeReadQueue final : public ReadQueue {
 
 std::unique_ptr<ReadQueue> make_thread_read_queue(uint32_t threads, uint32_t capacity) {
   CHECK(threads >= 1 && capacity >= 1);
-  return std::make_unique<ThreadReadQueue>(threads, capacity);
+  auto queue = std::make_unique<ThreadReadQueue>(threads, capacity);
+  if (queue->thread_count() == 0) return nullptr;
+  return queue;
 }
 
 std::unique_ptr<ReadQueue> make_fake_read_queue(const FaultPlan& plan, uint32_t capacity) {

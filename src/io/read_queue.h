@@ -55,7 +55,7 @@ class ReadQueue {
   virtual size_t wait(std::span<ReadCompletion> completions) = 0;
 };
 
-// `threads` threads that pread.
+// `threads` threads that pread; fewer where the system refuses more, null where it refuses all.
 std::unique_ptr<ReadQueue> make_thread_read_queue(uint32_t threads, uint32_t capacity);
 
 // What a disk may do to a reader, by seed. For tests.

@@ -26,6 +26,7 @@ MemoryPlan fixed_costs(const ArchitectureSpec& spec, const PlanRequest& request,
                        const MachineMemory& machine, uint32_t context, uint32_t chunk) {
   MemoryPlan plan{};
   plan.budget_bytes = request.budget_bytes ? request.budget_bytes : machine.available_bytes;
+  plan.available_bytes = machine.available_bytes;
   plan.context = context;
   plan.chunk = std::min(chunk, context);
   plan.threads = request.threads;

@@ -32,7 +32,8 @@ struct PlanRequest {
 
 struct MemoryPlan {
   uint64_t budget_bytes;
-  uint64_t process_bytes;  // resident before the model is loaded
+  uint64_t available_bytes;  // what the machine has; a larger budget is the caller's risk
+  uint64_t process_bytes;    // resident before the model is loaded
   uint64_t trunk_bytes;
   uint64_t state_bytes;    // KV of all sessions
   uint64_t scratch_bytes;  // activations, scores, logits
