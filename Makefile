@@ -14,7 +14,9 @@ help:
 	@echo 'make format   clang-format over all C++ files'
 	@echo 'make clean    removes build/'
 
-demo: build
+demo:
+	@tools/setup.sh build
+	@tools/build.sh release:wader
 	@tools/demo.sh
 
 test:
