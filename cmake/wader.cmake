@@ -74,8 +74,12 @@ function(wader_test name)
   if("threaded" IN_LIST ARG_LABELS)
     add_dependencies(wader_threaded_tests wader_${name}_test)
   endif()
+  if("unit" IN_LIST ARG_LABELS OR "short" IN_LIST ARG_LABELS)
+    add_dependencies(wader_short_tests wader_${name}_test)
+  endif()
 endfunction()
 add_custom_target(wader_threaded_tests)  # what the ThreadSanitizer build makes
+add_custom_target(wader_short_tests)     # what the AddressSanitizer build makes
 
 # wader_folder(NAME [THREADED] [HOT] DEPS folders… LIBS targets…): library wader_NAME from src/NAME/*.cpp, and test
 # program wader_NAME_test from src/NAME/*_test.cpp. THREADED: its tests also run under ThreadSanitizer.

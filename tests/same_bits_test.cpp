@@ -82,7 +82,7 @@ TEST(SameBits, SlotsChunkAndThreads) {
   for (const uint32_t slots : {kWorkingSet, kAllSlots / 2, kAllSlots})
     for (const uint32_t chunk : {1u, 7u, 32u, 128u, 1024u})
       for (const uint32_t threads : {1u, 2u, 4u}) {
-        if (testing::kSanitized && (threads == 1 || chunk != 32)) continue;
+        if (testing::kSanitized && (threads != 4 || chunk != 32)) continue;
         const auto engine = open_engine(tiny_container(), options_with(slots, chunk, threads));
         ASSERT_NE(engine, nullptr);
         EXPECT_EQ(engine->plan().slots, slots);
@@ -95,7 +95,8 @@ TEST(SameBits, SlotsChunkAndThreads) {
 TEST(SameBits, ColdAndWarmCacheAndEveryIo) {
   for (const char* policy : {"lfu", "lru"})
     for (const char* direct : {"auto", "off"}) {
-      if (testing::kSanitized && policy != std::string("lru")) continue;
+      if (testing::kSanitized && (policy != std::string("lru") || direct != std::string("auto")))
+        continue;
       EngineOptions options = options_with(kAllSlots / 2, 32, 2);
       options.cache_policy = policy;
       options.direct = direct;
@@ -123,6 +124,7 @@ TEST(SameBits, ReadsInAnyOrderWithFaultsThatHeal) {
 
 TEST(SameBits, BeforeAndAfterARewind) {
   for (const uint32_t chunk : {7u, 128u}) {
+    if (testing::kSanitized && chunk != 128) continue;
     const auto engine = open_engine(tiny_container(), options_with(kAllSlots / 2, chunk, 2));
     const auto session = open_session(*engine);
     // Another continuation first: the prompt's tail and the answer are then computed on a rewound
@@ -142,7 +144,8 @@ TEST(SameBits, BeforeAndAfterARewind) {
 }
 
 // A rewind so far back that the sliding rings have forgotten: all is computed again, the bits are
-// the same.
+// the same. 2,100 tokens: a minute under ThreadSanitizer, on paths that the others run too.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST(SameBits, ARewindBeyondTheRing) {
   EngineOptions options = options_with(kAllSlots, 64, 2);
   options.context = 4096;
@@ -157,6 +160,7 @@ TEST(SameBits, ARewindBeyondTheRing) {
                   .ok());
   EXPECT_EQ(output_of(*session, prompt(), 12), reference_output());
 }
+#endif
 
 TEST(SameBits, ReusedPrefixIsCountedAndExact) {
   const auto engine = open_engine(tiny_container(), options_with(kAllSlots, 32, 2));
