@@ -16,6 +16,9 @@ constexpr uint64_t kIoBytes = kMiB;
 // terminal editing, sampling over a large vocabulary's worth of small vectors; measured 2–4 MiB in
 // chat.
 constexpr uint64_t kReserveBytes = 6 * kMiB;
+// The resident size of one program differs between two starts by where the system maps its pages;
+// measured 0.2 MiB.
+constexpr uint64_t kJitterBytes = kMiB / 2;
 // Sampler: scratch logits, order and the set of seen tokens.
 constexpr uint64_t kSamplerBytesPerVocabRow = 12;
 
@@ -62,7 +65,7 @@ Error does_not_fit(const MemoryPlan& plan, uint64_t slots_bytes) {
       format_bytes(plan.trunk_bytes), plan.context, format_bytes(plan.state_bytes), plan.chunk,
       format_bytes(plan.scratch_bytes), format_bytes(plan.io_bytes),
       format_bytes(plan.reserve_bytes), format_bytes(slots_bytes), needed,
-      (needed + kMiB - 1) / kMiB);
+      (needed + kJitterBytes + kMiB - 1) / kMiB);
 }
 
 std::vector<uint32_t> choices(uint32_t asked, std::span<const uint32_t> automatic, uint32_t most) {
