@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "container/container.h"
+#include "container/manifest.h"
 
 namespace wader {
 namespace {
@@ -17,7 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".wader";
-constexpr uint64_t kMaxManifestBytes = 64u << 20;
 
 const char* environment(const char* name) {
   const char* value = std::getenv(name);
@@ -57,9 +57,9 @@ InstalledModel describe(const fs::path& path) {
     model.layers = spec.layer_count();
     model.experts = spec.experts;
   };
-  if (entry_exists(path / "install.json")) {
+  if (entry_exists(path / kJournalFile)) {
     model.state = InstalledModel::State::unfinished;
-    if (auto text = read_text_file(path / "manifest.json", kMaxManifestBytes)) {
+    if (auto text = read_text_file(path / kManifestFile, kMaxManifestBytes)) {
       if (auto manifest = parse_manifest(*text)) take(manifest->spec);
     }
     return model;
@@ -87,26 +87,27 @@ Error not_installed(std::string_view model, const fs::path& directory) {
                     : fmt::format("installed in {}: {}", directory.string(), names));
 }
 
-// Names at the top of a container, finished or not. Temporary files carry one of the suffixes.
+// A file that is being written carries ".tmp" (io/file.h, write_file_atomically).
+std::string_view without_temporary_suffix(std::string_view name) {
+  if (name.ends_with(".tmp")) name.remove_suffix(4);
+  return name;
+}
+
+// Names at the top of a container, finished or not.
 bool belongs_to_container(std::string_view name) {
-  for (const std::string_view suffix : {".tmp", ".part"}) {
-    if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
-  }
-  static constexpr std::array<std::string_view, 13> kNames = {
-      "manifest.json",       "trunk.bin",
+  name = without_temporary_suffix(name);
+  static constexpr std::array<std::string_view, 12> kNames = {
+      kManifestFile,         kTrunkFile,
       "digests.bin",         "experts",
       "tokenizer.json",      "tokenizer_config.json",
       "config.json",         "generation_config.json",
       "chat_template.jinja", "LICENSE",
-      "range.json",          "install.json",
-      "install.lock"};
+      "range.json",          kJournalFile};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
 bool is_expert_file(std::string_view name) {
-  for (const std::string_view suffix : {".tmp", ".part"}) {
-    if (name.ends_with(suffix)) name.remove_suffix(suffix.size());
-  }
+  name = without_temporary_suffix(name);
   return name.starts_with("layer-") && name.ends_with(".bin");
 }
 
@@ -186,7 +187,7 @@ Status check_removable(const fs::path& container) {
   bool ours = false;
   for (fs::directory_iterator it(container, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    ours = ours || name == "manifest.json" || name == "install.json";
+    ours = ours || name == kManifestFile || name == kJournalFile;
     const bool plain = name == "experts" ? it->symlink_status().type() == fs::file_type::directory
                                          : it->symlink_status().type() == fs::file_type::regular;
     if (!belongs_to_container(name) || !plain) {
