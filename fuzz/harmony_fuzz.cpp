@@ -100,8 +100,8 @@ void add(const wader::ChatDelta& delta, wader::Message& sum) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const auto format = wader::make_chat_format("gpt_oss", tokenizer()).value();
-  const auto parser = format->parser();
+  static const auto format = wader::make_chat_format("gpt_oss", "", tokenizer()).value();
+  const auto parser = format->parser({});
   wader::Message sum{};
   std::string spelled;
   std::vector<std::string> bodies;

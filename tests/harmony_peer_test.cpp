@@ -229,7 +229,7 @@ TEST_F(HarmonyPeer, ParsesOfReleasedIds) {
   }
   const auto tokenizer = Tokenizer::load(path);
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  const auto format = make_chat_format("gpt_oss", *tokenizer);
+  const auto format = make_chat_format("gpt_oss", "", *tokenizer);
   ASSERT_TRUE(format) << format.error().message;
   EXPECT_EQ((*format)->stop_ids(), (std::vector<TokenId>{200002, 200012}));
   const auto parse = [&](const std::string& name) {

@@ -37,14 +37,16 @@ struct ChatRequest {
   std::vector<Message> messages;
   Json tools = Json::array();  // OpenAI form: [{type: "function", function: {name, description,
                                // parameters}}]
-  std::optional<ReasoningEffort> reasoning;  // absent: the format's default
+  std::optional<ReasoningEffort> reasoning;  // absent: the format's default. enable_thinking true
+                                             // reads as medium, false as off
   std::string
       date;  // YYYY-MM-DD, fixed once per conversation so that the cached prefix survives midnight
   bool add_generation_prompt = true;
 };
 
 // Messages from JSON in the OpenAI form (content string, null or list of text parts; tool_calls;
-// tool results). Errors name the field: "messages[2].role".
+// tool results); reasoning_effort, enable_thinking, chat_template_kwargs. Errors name the field:
+// "messages[2].role".
 Result<ChatRequest> chat_request_from_json(const Json& json);
 Json message_to_json(const Message& message);
 
@@ -78,15 +80,24 @@ class ChatFormat {
   // Ids of the request as the model was trained to see it. Control ids come only from here, never
   // from text.
   virtual Result<std::vector<TokenId>> render(const ChatRequest& request) const = 0;
-  virtual std::unique_ptr<ChatParser> parser() const = 0;
-  // Ids that end an answer (harmony: return, call; also the generation config's list, added by the
-  // caller).
+  // Of the answer to `request`: what its prompt ends in is known to it. Keeps no reference to it.
+  virtual std::unique_ptr<ChatParser> parser(const ChatRequest& request) const = 0;
+  // Ids that end an answer (harmony: return, call; Qwen: im_end, endoftext; also the generation
+  // config's list, added by the caller).
   virtual std::vector<TokenId> stop_ids() const = 0;
 };
 
-// The native format of a family ("gpt_oss" → harmony). Refuses families without one, and a
-// tokenizer that lacks the format's control tokens, by name. `tokenizer` must outlive the result.
+// The native format of a model. The family decides the kind ("gpt_oss" → harmony, the Qwen families
+// → Qwen's), and of a kind with variants `chat_template`, the text of the released Jinja template,
+// says which it is; without one (empty) the family's usual variant is taken. No template is ever
+// run. Refuses families without a format, a template that is of no known one, and a tokenizer that
+// lacks the format's control tokens, by name. `tokenizer` must outlive the result.
 Result<std::unique_ptr<ChatFormat>> make_chat_format(std::string_view family,
+                                                     std::string_view chat_template,
                                                      const Tokenizer& tokenizer);
+
+// The template in a tokenizer_config.json, where releases without chat_template.jinja have it: a
+// string, or a list whose entry "default" counts. Empty when it has none.
+Result<std::string> chat_template_of_config(std::string_view tokenizer_config_json);
 
 }  // namespace wader

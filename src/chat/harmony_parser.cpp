@@ -1,8 +1,6 @@
-#include <atomic>
-#include <random>
 #include <utility>
 
-#include "base/hash.h"
+#include "chat/call_id.h"
 #include "chat/harmony.h"
 #include "tokenizer/utf8.h"
 
@@ -13,17 +11,6 @@ namespace {
 // OpenAI's rules, longer with MCP prefixes) is far shorter. Beyond it the model is writing its
 // answer without a header.
 constexpr size_t kMaxHeaderBytes = 512;
-
-// Unique in the process and, by its random base, between processes that share a saved conversation.
-std::string new_call_id() {
-  static const uint64_t base = [] {
-    std::random_device device;
-    return (uint64_t{device()} << 32) | device();
-  }();
-  static std::atomic<uint64_t> count{0};
-  const uint64_t parts[2] = {base, count.fetch_add(1, std::memory_order_relaxed)};
-  return "call_" + digest_to_hex(xxh3_64(std::as_bytes(std::span(parts))));
-}
 
 class HarmonyParser final : public ChatParser {
  public:

@@ -36,7 +36,7 @@ TEST(HarmonyParser, ReasoningThenAnswer) {
 }
 
 TEST(HarmonyParser, DeltasComeAsTheTextDoes) {
-  const auto parser = demo_format().parser();
+  const auto parser = demo_format().parser({});
   std::string before_end;
   for (const TokenId id : with_markup("<|channel|>final<|message|>one two three"))
     before_end += parser->push(id).content;
@@ -245,7 +245,7 @@ TEST(HarmonyParser, SpelledMarkersAreText) {
 TEST(HarmonyParser, CharactersAreNeverCut) {
   const std::string text = "日本語 🏳️‍🌈 é нет";
   const std::vector<TokenId> ids = with_markup("<|channel|>final<|message|>" + text + "<|return|>");
-  const auto parser = demo_format().parser();
+  const auto parser = demo_format().parser({});
   std::string sum;
   for (const TokenId id : ids) {
     const std::string delta = parser->push(id).content;
@@ -275,7 +275,7 @@ TEST(HarmonyParser, HalfACharacterStaysInItsMessage) {
 TEST(HarmonyParser, AHeaderWithoutEndBecomesText) {
   std::string text;
   while (text.size() < 5000) text += "word and word, ";
-  const auto parser = demo_format().parser();
+  const auto parser = demo_format().parser({});
   std::string streamed;
   const std::vector<TokenId> ids = demo_tokenizer().encode(text).value();
   for (const TokenId id : ids) streamed += parser->push(id).content;
@@ -293,7 +293,7 @@ TEST(HarmonyParser, IdsOutsideTheVocabularyAreNothing) {
 }
 
 TEST(HarmonyParser, NothingAtAll) {
-  EXPECT_TRUE(demo_format().parser()->finish().empty());
+  EXPECT_TRUE(demo_format().parser({})->finish().empty());
   expect_answer("<|return|>", "", "");
   expect_answer("<|start|><|start|><|end|><|channel|><|message|><|call|>", "", "");
 }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "chat/harmony.h"
+#include "chat/prompt.h"
 #include "chat/tools.h"
 #include "tokenizer/quote.h"
 
@@ -16,40 +17,6 @@ constexpr std::string_view kChannels =
     "# Valid channels: analysis, commentary, final. Channel must be included for every message.";
 constexpr std::string_view kToolsChannel =
     "Calls to these tools must go to the commentary channel: 'functions'.";
-
-// Collects ids. Text between two control ids is encoded in one piece, so that the ids are those of
-// the whole rendered text, and with markup off, so that no text can become a control id.
-class Prompt {
- public:
-  explicit Prompt(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-
-  Prompt& text(std::string_view text) {
-    run_ += text;
-    return *this;
-  }
-  Prompt& control(TokenId id) {
-    flush();
-    ids_.push_back(id);
-    return *this;
-  }
-  Result<std::vector<TokenId>> finish() {
-    flush();
-    RETURN_IF_ERROR(std::move(encoded_));
-    return std::move(ids_);
-  }
-
- private:
-  void flush() {
-    if (!run_.empty() && encoded_.ok())
-      encoded_ = tokenizer_.encode(run_, Tokenizer::Markup::off, ids_);
-    run_.clear();
-  }
-
-  const Tokenizer& tokenizer_;
-  std::string run_;
-  std::vector<TokenId> ids_;
-  Status encoded_;
-};
 
 std::string_view effort_name(ReasoningEffort effort) {
   switch (effort) {

@@ -290,11 +290,12 @@ TEST(ChatFormat, NamesWhatItHas) {
   const std::vector<TokenId> stops = {*demo_tokenizer().added_token("<|return|>"),
                                       *demo_tokenizer().added_token("<|call|>")};
   EXPECT_EQ(demo_format().stop_ids(), stops);
-  const auto other = make_chat_format("qwen3_moe", demo_tokenizer());
+  const auto other = make_chat_format("mixtral", "", demo_tokenizer());
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, ErrorCode::unsupported);
   EXPECT_EQ(other.error().message,
-            "no chat format is known for model family 'qwen3_moe'; there is one for: gpt_oss");
+            "no chat format is known for model family 'mixtral'; there is one for: gpt_oss, "
+            "qwen3_moe, qwen3_next, qwen3_5_moe");
 }
 
 TEST(ChatFormat, RefusesATokenizerWithoutItsControlTokens) {
@@ -306,7 +307,7 @@ TEST(ChatFormat, RefusesATokenizerWithoutItsControlTokens) {
   }
   const auto tokenizer = Tokenizer::parse(text);
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  const auto format = make_chat_format("gpt_oss", *tokenizer);
+  const auto format = make_chat_format("gpt_oss", "", *tokenizer);
   ASSERT_FALSE(format);
   EXPECT_EQ(format.error().message,
             "the tokenizer lacks control tokens of the harmony format: <|constrain|>, <|call|>");

@@ -24,7 +24,7 @@ inline const Tokenizer& demo_tokenizer() {
 
 inline const ChatFormat& demo_format() {
   static const std::unique_ptr<ChatFormat> format =
-      make_chat_format("gpt_oss", demo_tokenizer()).value();
+      make_chat_format("gpt_oss", "", demo_tokenizer()).value();
   return *format;
 }
 
@@ -67,8 +67,9 @@ inline void expect_same(const Message& a, const Message& b) {
 }
 
 // Feeds a parser one id at a time and checks that the deltas add up to message().
-inline Message parse_ids(const ChatFormat& format, const std::vector<TokenId>& ids) {
-  const std::unique_ptr<ChatParser> parser = format.parser();
+inline Message parse_ids(const ChatFormat& format, const std::vector<TokenId>& ids,
+                         const ChatRequest& request = {}) {
+  const std::unique_ptr<ChatParser> parser = format.parser(request);
   Message streamed{};
   for (const TokenId id : ids) add_delta(parser->push(id), streamed);
   add_delta(parser->finish(), streamed);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "chat/chat.h"
+#include "chat/python_text.h"
 #include "chat/tools.h"
 #include "tokenizer/quote.h"
 #include "tokenizer/utf8.h"
@@ -90,7 +91,7 @@ Result<ToolCall> read_tool_call(const Json& json, const std::string& at) {
   } else if (arguments->is_string()) {
     call.arguments = replace_invalid_utf8(arguments->get_ref<const std::string&>());
   } else if (arguments->is_object()) {
-    call.arguments = json_text(*arguments);
+    call.arguments = python_json(*arguments);  // as templates write an object
   } else {
     return invalid_argument_error("{}.function.arguments must be a string of JSON", at);
   }
@@ -222,6 +223,34 @@ Result<ReasoningEffort> read_effort(const Json& value) {
   return invalid_argument_error("reasoning_effort must be one of low, medium, high, off");
 }
 
+// {"enable_thinking": …}, as clients of vLLM and SGLang send it. Nothing else of a template's
+// variables is a request's to set.
+Result<std::optional<bool>> read_template_kwargs(const Json& value) {
+  if (!value.is_object()) return invalid_argument_error("chat_template_kwargs must be an object");
+  std::optional<bool> thinking;
+  for (const auto& [key, entry] : value.items()) {
+    if (entry.is_null()) continue;
+    if (key != "enable_thinking")
+      return invalid_argument_error("chat_template_kwargs: key {} is not supported", quote(key));
+    if (!entry.is_boolean())
+      return invalid_argument_error("chat_template_kwargs.enable_thinking must be true or false");
+    thinking = entry.get<bool>();
+  }
+  return thinking;
+}
+
+// Two ways to say one thing; true alone asks for the usual effort.
+Status apply_thinking(std::optional<bool> thinking, std::string_view at, ChatRequest& request) {
+  if (!thinking) return {};
+  if (request.reasoning && *thinking != (*request.reasoning != ReasoningEffort::off)) {
+    return invalid_argument_error("{} {} contradicts another reasoning setting of the request", at,
+                                  *thinking);
+  }
+  if (!request.reasoning)
+    request.reasoning = *thinking ? ReasoningEffort::medium : ReasoningEffort::off;
+  return {};
+}
+
 Result<std::string> read_date(const Json& value) {
   const auto shaped = [](std::string_view text) {
     constexpr std::string_view kShape = "dddd-dd-dd";
@@ -245,6 +274,7 @@ Result<ChatRequest> chat_request_from_json(const Json& json) {
   }
   if (!json.is_object())
     return invalid_argument_error("a chat request must be an object or a list of messages");
+  std::optional<bool> enable_thinking, kwargs_thinking;
   for (const auto& [key, value] : json.items()) {
     if (key == "messages" || value.is_null()) continue;
     if (key == "tools") {
@@ -252,6 +282,12 @@ Result<ChatRequest> chat_request_from_json(const Json& json) {
       request.tools = value;
     } else if (key == "reasoning_effort") {
       ASSIGN_OR_RETURN(request.reasoning, read_effort(value));
+    } else if (key == "enable_thinking") {
+      if (!value.is_boolean())
+        return invalid_argument_error("enable_thinking must be true or false");
+      enable_thinking = value.get<bool>();
+    } else if (key == "chat_template_kwargs") {
+      ASSIGN_OR_RETURN(kwargs_thinking, read_template_kwargs(value));
     } else if (key == "date") {
       ASSIGN_OR_RETURN(request.date, read_date(value));
     } else if (key == "add_generation_prompt") {
@@ -262,6 +298,8 @@ Result<ChatRequest> chat_request_from_json(const Json& json) {
       return invalid_argument_error("key {} is not supported in a chat request", quote(key));
     }
   }
+  RETURN_IF_ERROR(apply_thinking(enable_thinking, "enable_thinking", request));
+  RETURN_IF_ERROR(apply_thinking(kwargs_thinking, "chat_template_kwargs.enable_thinking", request));
   const Json* messages = find_field(json, "messages");
   if (messages == nullptr) return invalid_argument_error("messages is missing");
   ASSIGN_OR_RETURN(request.messages, read_messages(*messages));

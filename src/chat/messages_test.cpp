@@ -73,7 +73,7 @@ TEST(ChatRequest, ReadsAToolTurn) {
   EXPECT_EQ(turn.tool_calls[0].id, "call_1");
   EXPECT_EQ(turn.tool_calls[0].name, "weather");
   EXPECT_EQ(turn.tool_calls[0].arguments, R"({"city": "Oslo"})") << "verbatim";
-  EXPECT_EQ(turn.tool_calls[1].arguments, R"({"zone":"é","n":[1,2.5]})") << "an object is dumped";
+  EXPECT_EQ(turn.tool_calls[1].arguments, R"({"zone": "é", "n": [1, 2.5]})") << "as templates do";
   EXPECT_EQ(turn.tool_calls[2].arguments, "{}");
   EXPECT_EQ(request.messages[2].content, "12:30");
   EXPECT_EQ(request.messages[2].tool_call_id, "call_2");
@@ -167,6 +167,46 @@ TEST(ChatRequest, RefusesByFieldName) {
        "add_generation_prompt must be true or false"},
   };
   for (const auto& [json, message] : cases) EXPECT_EQ(error_of(json), message) << json;
+}
+
+TEST(ChatRequest, ThinkingSwitch) {
+  const auto reasoning = [](std::string_view fields) {
+    return request_of(R"({"messages": [{"role": "user", "content": "x"}], )" + std::string(fields) +
+                      "}")
+        .reasoning;
+  };
+  EXPECT_EQ(reasoning(R"("enable_thinking": true)"), ReasoningEffort::medium);
+  EXPECT_EQ(reasoning(R"("enable_thinking": false)"), ReasoningEffort::off);
+  EXPECT_EQ(reasoning(R"("enable_thinking": null)"), std::nullopt);
+  EXPECT_EQ(reasoning(R"("chat_template_kwargs": {})"), std::nullopt);
+  EXPECT_EQ(reasoning(R"("chat_template_kwargs": {"enable_thinking": null})"), std::nullopt);
+  EXPECT_EQ(reasoning(R"("chat_template_kwargs": {"enable_thinking": false})"),
+            ReasoningEffort::off);
+  EXPECT_EQ(reasoning(R"("enable_thinking": true, "reasoning_effort": "high")"),
+            ReasoningEffort::high);
+  EXPECT_EQ(reasoning(R"("reasoning_effort": "none", "enable_thinking": false,
+                         "chat_template_kwargs": {"enable_thinking": false})"),
+            ReasoningEffort::off);
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {R"("enable_thinking": "yes")", "enable_thinking must be true or false"},
+      {R"("enable_thinking": false, "reasoning_effort": "low")",
+       "enable_thinking false contradicts another reasoning setting of the request"},
+      {R"("enable_thinking": true, "reasoning_effort": "off")",
+       "enable_thinking true contradicts another reasoning setting of the request"},
+      {R"("enable_thinking": true, "chat_template_kwargs": {"enable_thinking": false})",
+       "chat_template_kwargs.enable_thinking false contradicts another reasoning setting of the "
+       "request"},
+      {R"("chat_template_kwargs": true)", "chat_template_kwargs must be an object"},
+      {R"("chat_template_kwargs": {"enable_thinking": 1})",
+       "chat_template_kwargs.enable_thinking must be true or false"},
+      {R"("chat_template_kwargs": {"tools": []})",
+       "chat_template_kwargs: key 'tools' is not supported"},
+  };
+  for (const auto& [fields, message] : cases) {
+    EXPECT_EQ(error_of(R"({"messages": [{"role": "user", "content": "x"}], )" +
+                       std::string(fields) + "}"),
+              message);
+  }
 }
 
 TEST(ChatRequest, RefusesMalformedTools) {
