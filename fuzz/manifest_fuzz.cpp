@@ -25,7 +25,7 @@ void check(std::string_view text) {
   }
   for (const auto& [name, record] : manifest->files)
     CHECK(name.find("..") == std::string::npos || name.find('/') == std::string::npos);
-  CHECK(manifest->expert_bytes() / manifest->spec.layer_count() / manifest->spec.experts ==
+  CHECK(manifest->expert_bytes() / manifest->spec.moe_layer_count() / manifest->spec.experts ==
         manifest->experts.stride_bytes);
   const std::string written = wader::manifest_to_text(*manifest);
   const auto again = wader::parse_manifest(written);

@@ -93,6 +93,25 @@ TEST_F(Cli, HelpOfEveryCommand) {
   EXPECT_THAT(wader({"--version"}).out, StartsWith("wader "));
 }
 
+TEST_F(Cli, AConversationGoesOnFromItsFile) {
+  const std::string file = (home_ / "talk.state").string();
+  const auto ask = [&](const char* question) {
+    return wader({"chat", "demo", "--prompt", question, "--greedy", "--max-tokens", "12", "--date",
+                  "2024-05-06", "--json", "--state", file});
+  };
+  ASSERT_EQ(ask("Write a poem.").exit_code, 0);
+  const RunResult second = ask("Another one.");
+  ASSERT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_GT(json_of(second)["stats"]["reused_tokens"].get<int>(), 10);
+  const auto bytes = fs::file_size(file);
+
+  expect_error({"chat", "demo", "--prompt", "x", "--system", "y", "--state", file}, 2, "--system");
+  expect_error({"chat", "demo", "--prompt", "x", "--state", "/nowhere/x"}, 1, "/nowhere/x");
+  fs::resize_file(file, bytes - 1);
+  expect_error({"chat", "demo", "--prompt", "x", "--state", file}, 1, "talk.state");
+  EXPECT_EQ(fs::file_size(file), bytes - 1);  // what it cannot read it does not replace
+}
+
 TEST_F(Cli, WrongUsageExitsTwo) {
   expect_error({}, 2, "which command?");
   expect_error({"instal"}, 2, "did you mean `wader install`?");
@@ -113,7 +132,7 @@ TEST_F(Cli, WrongUsageExitsTwo) {
   expect_error({"chat", "demo", "--prompt", "x", "--reasoning", "maximal"}, 2, "--reasoning");
   expect_error({"chat", "demo", "--prompt", "x", "--date", "2023-02-30"}, 2, "--date");
   expect_error({"chat", "demo"}, 2, "no question");  // no terminal, and nothing on standard input
-  expect_error({"install", kSource + "/models/demo", "--experts", "affine4"}, 2, "other families");
+  expect_error({"install", kSource + "/models/demo", "--experts", "int4"}, 2, "--experts must be one of");
   expect_error({"install", kSource + "/models/demo", "--trunk", "int3"}, 2, "--trunk");
   expect_error({"install", kSource + "/models/demo", "--revision", "main"}, 2, "--revision");
   expect_error({"rm", "demo"}, 2, "--yes");
@@ -183,7 +202,7 @@ TEST_F(Cli, FactsAsJson) {
   EXPECT_EQ(verify["ok"], true);
   EXPECT_GT(verify["bytes"], 10'000'000);
   const std::string text = wader({"info", "demo"}).out;
-  for (const char* part : {"trunk", "KV cache", "expert slots", "threads", "128 tokens"}) {
+  for (const char* part : {"trunk", "state", "expert slots", "threads", "128 tokens"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }

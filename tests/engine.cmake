@@ -4,6 +4,7 @@ target_link_libraries(wader_test_models PUBLIC wader_engine wader_install GTest:
 target_compile_definitions(wader_test_models PRIVATE WADER_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 
 wader_test(same_bits SOURCES same_bits_test.cpp LIBS wader_test_models LABELS short threaded)
+wader_test(sessions SOURCES sessions_test.cpp LIBS wader_test_models LABELS short)
 wader_test(damage SOURCES damage_test.cpp LIBS wader_test_models LABELS short threaded)
 # Sanitizers bring their own operator new.
 if(NOT WADER_SANITIZE)
@@ -12,3 +13,4 @@ endif()
 wader_test(reference SOURCES reference_test.cpp LIBS wader_test_models wader_cli LABELS short)
 wader_test(demo_quality SOURCES demo_quality_test.cpp LIBS wader_test_models TIMEOUT 600)
 wader_test(budget SOURCES budget_test.cpp LIBS wader_base)
+wader_test(variants SOURCES variants_test.cpp LIBS wader_test_models wader_oracle LABELS short)

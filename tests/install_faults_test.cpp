@@ -43,11 +43,13 @@ constexpr bool kSanitized = false;
 // One install_worker process, its output in files beside the destination.
 class Worker {
  public:
-  Worker(const fs::path& destination, const char* trunk, int pace_us) : log_(destination) {
+  Worker(const fs::path& destination, int pace_us, const char* trunk = "auto",
+         const char* experts = "auto")
+      : log_(destination) {
     log_ += ".log";
     const std::string pace = std::to_string(pace_us);
-    const char* argv[] = {INSTALL_WORKER, kDemo.c_str(), destination.c_str(),
-                          trunk,          pace.c_str(),  nullptr};
+    const char* argv[] = {INSTALL_WORKER, kDemo.c_str(), destination.c_str(), trunk, experts,
+                          pace.c_str(),   nullptr};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -74,21 +76,21 @@ class Worker {
   std::string output_;
 };
 
-std::map<std::string, std::string> reference_tree(DType trunk) {
+std::map<std::string, std::string> reference_tree() {
   testing::ScratchDirectory scratch;
-  InstallOptions options{kDemo, scratch.path() / "demo.wader", trunk, 0};
+  const InstallOptions options{kDemo, scratch.path() / "demo.wader"};
   const auto report = install(options, {});
   EXPECT_TRUE(report.ok()) << (report.ok() ? "" : report.error().message);
   return testing::read_tree(options.destination);
 }
 
 TEST(InstallFaults, KilledAtAnyMomentItLosesNothing) {
-  const auto want = reference_tree(DType::affine8);
+  const auto want = reference_tree();
   testing::ScratchDirectory scratch;
   constexpr int kPaceUs = 3000;
 
   const auto begin = Clock::now();
-  Worker calm(scratch.path() / "calm.wader", "affine8", kPaceUs);
+  Worker calm(scratch.path() / "calm.wader", kPaceUs);
   ASSERT_EQ(calm.wait(), 0) << calm.output();
   double whole_us = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
 
@@ -100,7 +102,7 @@ TEST(InstallFaults, KilledAtAnyMomentItLosesNothing) {
     const fs::path destination = scratch.path() / ("round" + std::to_string(round) + ".wader");
     // Killed once, and again while it continues.
     for (int run = 0; run < 2; ++run) {
-      Worker worker(destination, "affine8", kPaceUs);
+      Worker worker(destination, kPaceUs);
       std::this_thread::sleep_for(
           std::chrono::microseconds(static_cast<int64_t>(moment(random) * whole_us)));
       worker.kill();
@@ -113,7 +115,7 @@ TEST(InstallFaults, KilledAtAnyMomentItLosesNothing) {
       ++(run == 0 ? interrupted : interrupted_again);
     }
     if (!Container::open(destination).ok()) {
-      Worker last(destination, "affine8", 0);
+      Worker last(destination, 0);
       ASSERT_EQ(last.wait(), 0) << "round " << round << ": " << last.output();
     }
     testing::expect_same_tree(testing::read_tree(destination), want);
@@ -125,27 +127,28 @@ TEST(InstallFaults, KilledAtAnyMomentItLosesNothing) {
 TEST(InstallFaults, OfTwoAtOnceOneIsRefused) {
   testing::ScratchDirectory scratch;
   const fs::path destination = scratch.path() / "demo.wader";
-  Worker first(destination, "affine8", 30000);
+  Worker first(destination, 30000);
   for (int i = 0; i < 2000 && !fs::exists(destination / "trunk.bin"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  const auto second = install({kDemo, destination, DType::bf16, 0}, {});
+  const auto second = install({kDemo, destination}, {});
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, ErrorCode::already_exists);
   EXPECT_THAT(second.error().message, HasSubstr("another install is writing"));
   EXPECT_EQ(first.wait(), 0) << first.output();
-  testing::expect_same_tree(testing::read_tree(destination), reference_tree(DType::affine8));
+  testing::expect_same_tree(testing::read_tree(destination), reference_tree());
 }
 
 // The demo's files are 22 MB, and a process that held a shard of them would grow by 11 MB and more.
 TEST(InstallFaults, MemoryDoesNotGrowWithTheModel) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory is no measure";
   testing::ScratchDirectory scratch;
-  for (const char* trunk : {"affine8", "bf16"}) {
-    Worker worker(scratch.path() / trunk, trunk, 0);
+  for (const auto& [trunk, experts] :
+       {std::pair("auto", "auto"), {"bf16", "affine4"}, {"affine8", "bf16"}}) {
+    Worker worker(scratch.path() / experts, 0, trunk, experts);
     ASSERT_EQ(worker.wait(), 0) << worker.output();
     const Json facts = Json::parse(worker.output());
     EXPECT_GT(facts["source_bytes_read"].get<uint64_t>(), 20'000'000u);
-    EXPECT_LT(facts["peak_growth_kib"].get<uint64_t>(), 12u * 1024) << trunk;
+    EXPECT_LT(facts["peak_growth_kib"].get<uint64_t>(), 12u * 1024) << trunk << " " << experts;
   }
 }
 
@@ -201,7 +204,7 @@ class InstallDisk : public ::testing::Test {
   }
   void free_disk() const { fs::remove(disk() / "hog"); }
 
-  InstallOptions options() const { return {kDemo, destination(), DType::affine8, 0}; }
+  InstallOptions options() const { return {kDemo, destination()}; }
 
  private:
   static bool write_proc(const char* file, const std::string& text) {
@@ -234,11 +237,11 @@ TEST_F(InstallDisk, ThePlannedSizeIsEnough) {
   ASSERT_TRUE(resize_disk(planned_container_bytes(options()).value()));
   const auto report = install(options(), {});
   ASSERT_TRUE(report.ok()) << report.error().message;
-  testing::expect_same_tree(testing::read_tree(destination()), reference_tree(DType::affine8));
+  testing::expect_same_tree(testing::read_tree(destination()), reference_tree());
 }
 
 TEST_F(InstallDisk, FillingUpAtAnyStepLosesNothing) {
-  const auto want = reference_tree(DType::affine8);
+  const auto want = reference_tree();
   int steps = 0;
   ASSERT_TRUE(install(options(), [&](const Progress&) { return ++steps > 0; }).ok());
   ASSERT_GE(steps, 10);
@@ -295,7 +298,7 @@ TEST_F(InstallDisk, ReadOnlyHalfWayContinuesLater) {
   const auto report = install(options(), {});
   ASSERT_TRUE(report.ok()) << report.error().message;
   EXPECT_TRUE(report->resumed);
-  testing::expect_same_tree(testing::read_tree(destination()), reference_tree(DType::affine8));
+  testing::expect_same_tree(testing::read_tree(destination()), reference_tree());
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// install_worker SOURCE DESTINATION affine8|bf16 PACE_US: one install in a process of its own, for
-// install_faults_test to kill, to race and to weigh. It sleeps PACE_US microseconds at every
-// progress step, so that a kill can hit any part of it. One JSON line on stdout, errors on stderr;
-// exit 0 or 1.
+// install_worker SOURCE DESTINATION TRUNK EXPERTS PACE_US: one install in a process of its own, for
+// install_faults_test to kill, to race and to weigh. Formats are names or auto. It sleeps PACE_US
+// microseconds at every progress step, so that a kill can hit any part of it. One JSON line on
+// stdout, errors on stderr; exit 0 or 1.
 #include <unistd.h>
 
 #include <cstdio>
@@ -29,15 +29,16 @@ uint64_t peak_rss_kib() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
-    std::fprintf(stderr, "usage: install_worker SOURCE DESTINATION affine8|bf16 PACE_US\n");
+  if (argc != 6) {
+    std::fprintf(stderr, "usage: install_worker SOURCE DESTINATION TRUNK EXPERTS PACE_US\n");
     return 2;
   }
   wader::InstallOptions options;
   options.source = argv[1];
   options.destination = argv[2];
-  options.trunk = wader::dtype_from_name(argv[3]).value_or(wader::DType::u8);
-  const auto pace_us = static_cast<useconds_t>(std::strtoul(argv[4], nullptr, 10));
+  options.trunk = wader::dtype_from_name(argv[3]);
+  options.experts = wader::dtype_from_name(argv[4]);
+  const auto pace_us = static_cast<useconds_t>(std::strtoul(argv[5], nullptr, 10));
 
   const uint64_t before_kib = peak_rss_kib();
   int steps = 0;

@@ -44,9 +44,14 @@ uint64_t compared(const GoldenReport& report, const std::string& name_part) {
   return count;
 }
 
-TEST(Reference, TinyGptOss) {
-  const auto report = compare(testing::tiny_container(),
-                              WADER_SOURCE_DIR "/tests/data/tiny-gpt-oss/golden.safetensors", 32);
+class Reference : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Families, Reference, ::testing::ValuesIn(testing::kFixtures),
+                         [](const auto& fixture) { return testing::test_name(fixture.param); });
+
+TEST_P(Reference, Fixture) {
+  const std::string golden =
+      std::string(WADER_SOURCE_DIR "/tests/data/") + GetParam() + "/golden.safetensors";
+  const auto report = compare(testing::fixture_container(GetParam()), golden, 32);
   // Nothing was left out by chance.
   EXPECT_TRUE(report.not_compared.empty());
   EXPECT_EQ(compared(report, "greedy"), 64u);

@@ -18,16 +18,36 @@ struct Scratch {
   ~Scratch() { std::filesystem::remove_all(path); }
 };
 
-const std::filesystem::path& installed(const std::string& source, DType trunk) {
+}  // namespace
+
+const std::filesystem::path& scratch_directory() {
+  static const Scratch scratch;
+  return scratch.path;
+}
+
+std::string test_name(std::string text) {
+  for (char& c : text)
+    if (c == '-' || c == '.') c = '_';
+  return text;
+}
+
+const std::filesystem::path& installed(const std::filesystem::path& checkpoint, Formats formats) {
   static std::map<std::string, std::filesystem::path> done;
-  const std::string name =
-      std::filesystem::path(source).filename().string() + "-" + std::string(dtype_name(trunk));
+  const auto name_of = [](const std::optional<DType>& dtype) {
+    return dtype ? std::string(dtype_name(*dtype)) : "auto";
+  };
+  std::string name = checkpoint.filename().string();
+  name += '-';
+  name += name_of(formats.trunk);
+  name += '-';
+  name += name_of(formats.experts);
   const auto found = done.find(name);
   if (found != done.end()) return found->second;
   InstallOptions options;
-  options.source = std::filesystem::path(WADER_SOURCE_DIR) / source;
+  options.source = checkpoint;
   options.destination = scratch_directory() / (name + ".wader");
-  options.trunk = trunk;
+  options.trunk = formats.trunk;
+  options.experts = formats.experts;
   const auto report = install(options, {});
   if (!report.ok()) {
     ADD_FAILURE() << report.error().message;
@@ -36,18 +56,16 @@ const std::filesystem::path& installed(const std::string& source, DType trunk) {
   return done[name] = options.destination;
 }
 
-}  // namespace
-
-const std::filesystem::path& scratch_directory() {
-  static const Scratch scratch;
-  return scratch.path;
+const std::filesystem::path& fixture_container(const std::string& name, Formats formats) {
+  if (!formats.experts && name != "tiny-gpt-oss") formats.experts = DType::bf16;
+  return installed(std::filesystem::path(WADER_SOURCE_DIR) / "tests/data" / name, formats);
 }
 
 const std::filesystem::path& tiny_container(DType trunk) {
-  return installed("tests/data/tiny-gpt-oss", trunk);
+  return fixture_container("tiny-gpt-oss", {.trunk = trunk});
 }
 const std::filesystem::path& demo_container(DType trunk) {
-  return installed("models/demo", trunk);
+  return installed(std::filesystem::path(WADER_SOURCE_DIR) / "models/demo", {.trunk = trunk});
 }
 
 std::filesystem::path copy_of(const std::filesystem::path& container, const std::string& name) {

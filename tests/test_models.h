@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/engine.h"
@@ -21,10 +22,22 @@ inline constexpr bool kSanitized = false;
 // A directory of this process, removed when it ends.
 const std::filesystem::path& scratch_directory();
 
-// Container of tests/data/tiny-gpt-oss or models/demo with the given trunk; installed once a
-// process.
-const std::filesystem::path& tiny_container(DType trunk = DType::bf16);
-const std::filesystem::path& demo_container(DType trunk = DType::bf16);
+// One checkpoint of each family, folders of tests/data.
+inline constexpr const char* kFixtures[] = {"tiny-gpt-oss", "tiny-qwen3-moe", "tiny-qwen3-next",
+                                            "tiny-qwen3.5-moe"};
+// "tiny-qwen3.5-moe" → "tiny_qwen3_5_moe", as names of tests want it.
+std::string test_name(std::string text);
+
+struct Formats {
+  std::optional<DType> trunk = DType::bf16;
+  std::optional<DType> experts = {};  // nothing: mxfp4 as it is, else bf16
+};
+
+// A checkpoint installed in the given formats, once a process.
+const std::filesystem::path& installed(const std::filesystem::path& checkpoint, Formats formats);
+const std::filesystem::path& fixture_container(const std::string& name, Formats formats = {});
+const std::filesystem::path& tiny_container(DType trunk = DType::bf16);  // tiny-gpt-oss
+const std::filesystem::path& demo_container(DType trunk = DType::bf16);  // models/demo
 
 // A copy of a container that the test may damage.
 std::filesystem::path copy_of(const std::filesystem::path& container, const std::string& name);

@@ -182,7 +182,7 @@ Result<ShardIndex> parse_shard_index(std::string_view text) {
   return std::move(reader.index);
 }
 
-Status check_shard_name(std::string_view name) {
+Status check_relative_name(std::string_view name) {
   const auto refuse = [&](std::string_view why) {
     return invalid_argument_error("file name {} {}", in_quotes(name), why);
   };
@@ -200,8 +200,13 @@ Status check_shard_name(std::string_view name) {
       return refuse("may only name a file inside the checkpoint");
     begin = end + 1;
   }
-  if (!name.ends_with(".safetensors")) return refuse("is not a .safetensors file");
   return {};
+}
+
+Status check_shard_name(std::string_view name) {
+  RETURN_IF_ERROR(check_relative_name(name));
+  if (name.ends_with(".safetensors")) return {};
+  return invalid_argument_error("file name {} is not a .safetensors file", in_quotes(name));
 }
 
 Status check_stays_inside(const fs::path& directory, std::string_view name) {

@@ -31,8 +31,10 @@ struct ShardSet {
 // Parses untrusted text. Refuses a tensor named twice and every name that check_shard_name refuses.
 Result<ShardIndex> parse_shard_index(std::string_view text);
 
-// A relative path of plain components to a .safetensors file: no "..", no absolute path, no
-// backslash, no control characters, at most 255 bytes. A sub-folder is fine.
+// A relative path of plain components: no "..", no absolute path, no backslash, no control
+// characters, at most 255 bytes. A sub-folder is fine.
+Status check_relative_name(std::string_view name);
+// The same, to a .safetensors file.
 Status check_shard_name(std::string_view name);
 
 // not_found when directory/name is not there, invalid_argument when a symbolic link in it leads out

@@ -30,7 +30,7 @@ constexpr std::array<FormatDType, 16> kFormatDTypes = {{
     {"F16", 2, DType::f16},
     {"BF16", 2, DType::bf16},
     {"I32", 4, DType::i32},
-    {"U32", 4, std::nullopt},
+    {"U32", 4, DType::u32},
     {"F32", 4, DType::f32},
     {"F64", 8, std::nullopt},
     {"I64", 8, DType::i64},

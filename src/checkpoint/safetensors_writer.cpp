@@ -11,7 +11,7 @@
 namespace wader {
 namespace {
 
-std::string_view format_name(DType dtype) {
+std::string_view safetensors_name(DType dtype) {
   switch (dtype) {
     case DType::f32:
       return "F32";
@@ -21,11 +21,14 @@ std::string_view format_name(DType dtype) {
       return "BF16";
     case DType::u8:
       return "U8";
+    case DType::u32:
+      return "U32";
     case DType::i32:
       return "I32";
     case DType::i64:
       return "I64";
     case DType::mxfp4:
+    case DType::affine4:
     case DType::affine8:
       break;
   }
@@ -45,7 +48,7 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::filesystem::path&
     const std::optional<uint64_t> next = bytes ? checked_add(end, *bytes) : bytes;
     if (!next || *next > (uint64_t{1} << 62))
       return over_budget_error("tensor {} is too large", tensor.name);
-    header[tensor.name] = {{"dtype", format_name(tensor.dtype)},
+    header[tensor.name] = {{"dtype", safetensors_name(tensor.dtype)},
                            {"shape", tensor.shape},
                            {"data_offsets", {end, *next}}};
     CHECK(writer.places_.emplace(tensor.name, Place{end, *bytes}).second);

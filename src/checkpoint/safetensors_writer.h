@@ -18,7 +18,7 @@ namespace wader {
 
 struct SafetensorsOutput {
   std::string name;
-  DType dtype;  // f32, f16, bf16, u8, i32 or i64
+  DType dtype;  // f32, f16, bf16, u8, u32, i32 or i64
   std::vector<uint64_t> shape;
 };
 

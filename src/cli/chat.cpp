@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "cli/chat_loop.h"
+#include "cli/chat_template.h"
 #include "cli/chat_view.h"
 #include "cli/commands.h"
 #include "cli/console.h"
@@ -59,6 +61,34 @@ Result<int> answer_once(const Args& args, const Engine& engine, Conversation& co
   return 0;
 }
 
+// --state: goes on with what an earlier chat has left there.
+Status continue_from(const Args& args, Conversation& conversation) {
+  const std::filesystem::path file = args.text("--state");
+  std::error_code error;
+  if (!args.has("--state")) return {};
+  // Where it cannot be written to shows now, not after an hour of talk.
+  if (!std::filesystem::is_directory(std::filesystem::absolute(file, error).parent_path(), error))
+    return not_found_error("--state {}: its folder does not exist", file.string());
+  if (!std::filesystem::exists(file, error)) return {};
+  if (args.has("--system"))
+    return invalid_argument_error(
+        "{} holds a conversation that has begun; --system can only start one", file.string());
+  if (Status loaded = conversation.load(file); !loaded.ok())
+    return not_usage(std::move(loaded).error());
+  return {};
+}
+
+// What the format refuses for every question (--reasoning off on a model that always reasons) shows
+// before the first one.
+Status check_start(const ChatFormat& format, ChatRequest start) {
+  Message question = {};
+  question.role = Message::Role::user;
+  start.messages.push_back(std::move(question));
+  auto prompt = format.render(start);
+  if (!prompt.ok()) return std::move(prompt).error();
+  return {};
+}
+
 // No text longer than this fits the context.
 uint64_t most_text_bytes(const Tokenizer& tokenizer, uint32_t context) {
   size_t longest = 1;
@@ -99,17 +129,23 @@ Result<int> run_chat(const Args& args) {
   ASSIGN_OR_RETURN(const std::optional<std::string> question,
                    one_question(args, options.max_text_bytes));
   ASSIGN_OR_RETURN(options.sampling, sampling_params(args, engine->default_sampling()));
+  ASSIGN_OR_RETURN(const std::string chat_template, chat_template_of(container));
   ASSIGN_OR_RETURN(const auto format,
-                   make_chat_format(container.spec().family, *engine->tokenizer()));
+                   make_chat_format(container.spec().family, chat_template, *engine->tokenizer()));
+  RETURN_IF_ERROR(check_start(*format, options.start));
   options.stop_ids = format->stop_ids();
   const auto& eos = engine->eos_ids();
   options.stop_ids.insert(options.stop_ids.end(), eos.begin(), eos.end());
   ASSIGN_OR_RETURN(const auto session, engine->new_session());
   Conversation conversation(
       *session, *format, [&] { return engine->stats(); }, std::move(options));
-  if (question) return answer_once(args, *engine, conversation, *question);
-  return chat_loop(
-      {*engine, conversation, args.operand(0), args.has("--show-reasoning"), args.has("--stats")});
+  RETURN_IF_ERROR(continue_from(args, conversation));
+  Result<int> result = question ? answer_once(args, *engine, conversation, *question)
+                                : chat_loop({*engine, conversation, args.operand(0),
+                                             args.has("--show-reasoning"), args.has("--stats")});
+  if (args.has("--state") && conversation.answers() > 0)
+    RETURN_IF_ERROR(conversation.save(args.text("--state")));
+  return result;
 }
 
 }  // namespace wader

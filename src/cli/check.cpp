@@ -9,6 +9,7 @@
 #include "cli/golden.h"
 #include "cli/options.h"
 #include "cli/text.h"
+#include "container/manifest.h"
 
 namespace wader {
 namespace {
@@ -89,14 +90,17 @@ Result<int> run_check(const Args& args) {
   if (report->ok()) return 0;
   const auto failed = std::count_if(report->lines.begin(), report->lines.end(),
                                     [](const GoldenLine& line) { return !line.ok(); });
-  const auto& trunk = container.manifest().trunk;
-  const bool quantised = std::any_of(
-      trunk.begin(), trunk.end(), [](const TrunkTensor& t) { return t.dtype == DType::affine8; });
+  const auto failures = fmt::format("{} of {} comparisons failed", failed, report->lines.size());
+  // GPT-OSS's experts are mxfp4 in the reference too; of others only bf16 is as released.
+  const Manifest& manifest = container.manifest();
+  const bool exact_experts = manifest.experts.format.gate_up == DType::mxfp4 ||
+                             manifest.experts.format.gate_up == DType::bf16;
+  if (exact_experts && trunk_format_text(manifest) == "bf16") return corrupt_error("{}", failures);
   return corrupt_error(
-      "{} of {} comparisons failed{}", failed, report->lines.size(),
-      quantised
-          ? "\nthe trunk is quantised (affine8); exact references need an install with --trunk bf16"
-          : "");
+      "{}\nthe weights are quantised (experts {}, trunk {}); exact references need an install with "
+      "--trunk bf16{}",
+      failures, expert_format_text(manifest.experts.format), trunk_format_text(manifest),
+      exact_experts ? "" : " --experts bf16");
 }
 
 }  // namespace wader

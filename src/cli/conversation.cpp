@@ -1,5 +1,6 @@
 #include "cli/conversation.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -69,12 +70,13 @@ Result<Answer> Conversation::answer(const Listener& listener, const std::atomic<
   ASSIGN_OR_RETURN(const std::vector<TokenId> prompt, format_.render(request_));
 
   Answer out;
-  const std::unique_ptr<ChatParser> parser = format_.parser();
+  const std::unique_ptr<ChatParser> parser = format_.parser(request_);
   GenerateOptions options;
   options.sampling = options_.sampling;
   options.sampling.seed += answers_;
   options.max_tokens = options_.max_tokens;
   options.stop_ids = options_.stop_ids;
+  ASSIGN_OR_RETURN(options.turn_start, turn_start(prompt));
   options.cancel = &cancel;
   options.on_prefill = listener.on_prefill;
   options.on_token = [&](TokenId id) {
@@ -101,6 +103,42 @@ Result<Answer> Conversation::answer(const Listener& listener, const std::atomic<
   out.figures.seconds = seconds();
   out.figures.seed = options.sampling.seed;
   return out;
+}
+
+// The next turn's prompt shares all up to there: what follows, such as an opening tag that is
+// filled in, may be another one when the answer has become history.
+Result<uint32_t> Conversation::turn_start(const std::vector<TokenId>& prompt) const {
+  ChatRequest history = request_;
+  history.add_generation_prompt = false;
+  ASSIGN_OR_RETURN(const std::vector<TokenId> ids, format_.render(history));
+  const auto shared = std::mismatch(ids.begin(), ids.end(), prompt.begin(), prompt.end()).first;
+  return static_cast<uint32_t>(shared - ids.begin());
+}
+
+Status Conversation::save(const std::filesystem::path& file) const {
+  return session_.save(file, json_text(to_json()));
+}
+
+Status Conversation::load(const std::filesystem::path& file) {
+  CHECK(answers_ == 0);
+  const auto read = [&]() -> Result<ChatRequest> {
+    ASSIGN_OR_RETURN(const std::string note, session_.load(file));
+    ASSIGN_OR_RETURN(const Json json, parse_json(note, file.string()));
+    auto request = chat_request_from_json(json);
+    if (!request.ok()) return std::move(request).error().within(file.string());
+    return request;
+  };
+  auto request = read();
+  if (!request.ok()) {
+    reset();
+    return std::move(request).error();
+  }
+  request_.messages = std::move(request->messages);
+  if (!request->date.empty()) request_.date = request->date;
+  if (!request_.reasoning) request_.reasoning = request->reasoning;
+  for (const Message& message : request_.messages)
+    answers_ += message.role == Message::Role::assistant;
+  return {};
 }
 
 Json Conversation::to_json() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -55,8 +56,15 @@ class Conversation {
   // In the form that `wader render --messages` reads.
   Json to_json() const;
 
+  // Messages and the session's state in one file (engine.h), so that the next start goes on at
+  // once. load() needs a conversation without questions; after an error it is that again.
+  Status save(const std::filesystem::path& file) const;
+  Status load(const std::filesystem::path& file);
+
  private:
   Result<Answer> answer(const Listener& listener, const std::atomic<bool>& cancel);
+  // Where in the prompt the answer's own header begins.
+  Result<uint32_t> turn_start(const std::vector<TokenId>& prompt) const;
 
   Session& session_;
   const ChatFormat& format_;

@@ -16,9 +16,11 @@ class LetterFormat final : public ChatFormat {
     std::vector<TokenId> ids;
     for (const Message& message : request.messages)
       ids.push_back(1000 + static_cast<TokenId>(message.role));
+    if (request.add_generation_prompt) ids.insert(ids.end(), header.begin(), header.end());
     return ids;
   }
-  std::unique_ptr<ChatParser> parser() const override {
+  std::vector<TokenId> header;
+  std::unique_ptr<ChatParser> parser(const ChatRequest&) const override {
     class Parser final : public ChatParser {
      public:
       ChatDelta push(TokenId id) override {
@@ -52,6 +54,7 @@ class ScriptedSession final : public Session {
                               const GenerateOptions& options) override {
     last_prompt.assign(prompt.begin(), prompt.end());
     last_seed = options.sampling.seed;
+    last_turn_start = options.turn_start;
     if (error) return *error;
     Generation out;
     out.reason = reason;
@@ -69,6 +72,13 @@ class ScriptedSession final : public Session {
     return {};
   }
   void reset() override { ++resets; }
+  Status save(const std::filesystem::path&, std::string_view note) const override {
+    saved = note;
+    return {};
+  }
+  Result<std::string> load(const std::filesystem::path&) override { return saved; }
+  mutable std::string saved;
+  uint32_t last_turn_start = 0;
 };
 
 class ConversationTest : public testing::Test {
@@ -144,6 +154,37 @@ TEST_F(ConversationTest, ResetKeepsTheSystemMessage) {
   ASSERT_EQ(conversation_->messages().size(), 1u);
   ASSERT_TRUE(ask("one").ok());
   EXPECT_EQ(session_.last_seed, 40u);  // the same conversation again
+}
+
+TEST_F(ConversationTest, ASavedConversationGoesOn) {
+  ASSERT_TRUE(ask("one").ok());
+  ASSERT_TRUE(conversation_->save("file").ok());
+  ConversationOptions options;
+  options.sampling.seed = 40;
+  Conversation other(
+      session_, format_, [] { return EngineStats(); }, options);
+  ASSERT_TRUE(other.load("file").ok());
+  EXPECT_EQ(other.answers(), 1u);
+  ASSERT_EQ(other.messages().size(), 3u);
+  EXPECT_EQ(other.messages()[2].content, "hi");
+  ASSERT_TRUE(other.ask("two", {}, cancel_).ok());
+  EXPECT_EQ(session_.last_seed, 41u);
+  EXPECT_EQ(session_.last_prompt.size(), 4u);
+
+  for (const char* damaged : {"", "{", "{}", "{\"messages\": 3}"}) {
+    session_.saved = damaged;
+    Conversation fresh(
+        session_, format_, [] { return EngineStats(); }, options);
+    EXPECT_FALSE(fresh.load("file").ok()) << damaged;
+    EXPECT_TRUE(fresh.messages().empty());
+  }
+}
+
+TEST_F(ConversationTest, TellsWhereTheAnswerBegins) {
+  format_.header = {7, 8};
+  ASSERT_TRUE(ask("one").ok());
+  EXPECT_EQ(session_.last_prompt.size(), 4u);
+  EXPECT_EQ(session_.last_turn_start, 2u);
 }
 
 TEST_F(ConversationTest, JsonReadsBackAsARequest) {

@@ -24,11 +24,13 @@ constexpr CommandSpec kCommands[] = {
     {install,
      "install",
      "turn a released checkpoint into a container",
-     "Reads the checkpoint once, in bounded memory, and writes a container: the trunk quantised to "
-     "8 bits or kept, "
-     "the experts byte for byte, each with a checksum. Killed or stopped, it leaves an unfinished "
-     "install that the "
-     "same command completes.",
+     "Reads the checkpoint once, in bounded memory, and writes a container: weights that are "
+     "quantised already as they "
+     "are, byte for byte, others quantised, each expert with a checksum. Says what that cost as "
+     "signal-to-noise ratios; "
+     "`wader info --json` has them by matrix. Killed or stopped, it leaves an unfinished install "
+     "that the same command "
+     "completes.",
      {{"SOURCE", "a local checkpoint: a directory, or its .safetensors file"}, {}}},
     {list,
      "list",
@@ -112,12 +114,15 @@ constexpr FlagSpec kFlags[] = {
     // install
     {"--output", "PATH", "NAME.wader in the models directory", "the container to write",
      FlagGroup::command, on({install})},
-    {"--experts", "FORMAT", "auto", "auto or mxfp4: experts are kept as released",
+    {"--experts", "FORMAT", "auto",
+     "mxfp4, affine4, affine8 or bf16; auto keeps quantised ones, and is affine4 for others",
      FlagGroup::command, on({install})},
     {"--trunk", "FORMAT", "auto",
-     "affine8 (8-bit, half the memory) or bf16 (exact); auto is affine8", FlagGroup::command,
-     on({install})},
+     "affine8 or bf16; auto keeps quantised matrices, and is affine8 for others",
+     FlagGroup::command, on({install})},
     {"--layers", "N", "all", "keep only the first N layers, for tests and measurements",
+     FlagGroup::command, on({install})},
+    {"--threads", "N", "auto", "threads that quantise; the container does not depend on them",
      FlagGroup::command, on({install})},
     {"--revision", "R", "", "commit or tag of a hub source; a local one has none",
      FlagGroup::command, on({install})},
@@ -131,6 +136,9 @@ constexpr FlagSpec kFlags[] = {
      FlagGroup::command, on({render})},
     {"--reasoning", "EFFORT", "model's", "low, medium, high or off", FlagGroup::command, kPrompt},
     {"--show-reasoning", "", "", "print the reasoning too, dimmed", FlagGroup::command, on({chat})},
+    {"--state", "FILE", "",
+     "go on with the conversation saved there, if there is one; save it there at the end",
+     FlagGroup::command, on({chat})},
     {"--date", "YYYY-MM-DD", "today", "the conversation's date; SOURCE_DATE_EPOCH is respected",
      FlagGroup::command, kPrompt},
     // raw ids

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/hash.h"
 #include "base/machine.h"
 #include "base/units.h"
 #include "cli/commands.h"
@@ -9,26 +10,32 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/text.h"
+#include "container/manifest.h"
 
 namespace wader {
 namespace {
 
-uint32_t sliding_layers(const ArchitectureSpec& spec) {
-  return static_cast<uint32_t>(
-      std::count(spec.layers.begin(), spec.layers.end(), LayerKind::sliding_attention));
+// "24 full", "12 full, 12 sliding over 128 tokens", "10 full, 30 DeltaNet; 1 dense".
+std::string layer_kinds(const ArchitectureSpec& spec) {
+  const auto count = [&](LayerKind kind) {
+    return std::count_if(spec.layers.begin(), spec.layers.end(),
+                         [kind](const LayerSpec& layer) { return layer.mixer == kind; });
+  };
+  std::string text = fmt::format("{} full", count(LayerKind::full_attention));
+  if (spec.has_mixer(LayerKind::sliding_attention))
+    text += fmt::format(", {} sliding over {} tokens", count(LayerKind::sliding_attention),
+                        spec.sliding_window);
+  if (spec.has_mixer(LayerKind::delta_net))
+    text += fmt::format(", {} DeltaNet", count(LayerKind::delta_net));
+  if (const uint32_t dense = spec.layer_count() - spec.moe_layer_count(); dense > 0)
+    text += fmt::format("; {} dense", dense);
+  return text;
 }
 
 // What one token reads from disk when no expert is held.
 uint64_t expert_bytes_a_token(const Manifest& manifest) {
-  return uint64_t{manifest.spec.layer_count()} * manifest.spec.experts_per_token *
+  return uint64_t{manifest.spec.moe_layer_count()} * manifest.spec.experts_per_token *
          manifest.experts.stride_bytes;
-}
-
-std::string trunk_format(const Manifest& manifest) {
-  const bool quantised =
-      std::any_of(manifest.trunk.begin(), manifest.trunk.end(),
-                  [](const TrunkTensor& t) { return t.dtype == DType::affine8; });
-  return quantised ? "affine8" : "bf16";
 }
 
 struct Machine {
@@ -45,7 +52,9 @@ Json info_json(const Container& container, const MemoryPlan& plan, const EngineO
           {"revision", m.revision},
           {"format_version", kFormatVersion},
           {"spec", spec_to_json(s)},
-          {"trunk_format", trunk_format(m)},
+          {"identity", digest_to_hex(container.identity())},
+          {"trunk_format", trunk_format_text(m)},
+          {"expert_format", expert_format_text(m.experts.format)},
           {"trunk_bytes", m.trunk_bytes()},
           {"expert_bytes", m.expert_bytes()},
           {"expert_record_bytes", m.experts.stride_bytes},
@@ -70,18 +79,18 @@ std::string facts(const Container& container) {
   out += row("model", container.directory().string());
   out += row("source", fmt::format("{} ({})", m.source, m.revision));
   out += row("family", s.family);
-  out += row("layers", fmt::format("{} ({} full, {} sliding over {} tokens), hidden {}",
-                                   s.layer_count(), s.layer_count() - sliding_layers(s),
-                                   sliding_layers(s), s.sliding_window, s.hidden));
+  out +=
+      row("layers", fmt::format("{} ({}), hidden {}", s.layer_count(), layer_kinds(s), s.hidden));
   out += row("attention", fmt::format("{} query heads, {} key/value heads of {}", s.query_heads,
                                       s.kv_heads, s.head_dim));
   out += row("experts", fmt::format("{} a layer, {} a token, inner width {}", s.experts,
                                     s.experts_per_token, s.expert_inner));
   out += row("vocabulary",
              fmt::format("{} rows, context up to {} tokens", s.vocab_rows, s.max_context));
+  out += row("formats", fmt::format("experts {}, trunk {}", expert_format_text(m.experts.format),
+                                    trunk_format_text(m)));
   out += row("on disk",
-             fmt::format("trunk {} ({}), experts {} in records of {}",
-                         format_bytes(m.trunk_bytes()), trunk_format(m),
+             fmt::format("trunk {}, experts {} in records of {}", format_bytes(m.trunk_bytes()),
                          format_bytes(m.expert_bytes()), format_bytes(m.experts.stride_bytes)));
   out +=
       row("a token",

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <initializer_list>
+#include <optional>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -18,31 +20,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Status check_experts(const Args& args) {
-  const std::string format = args.text("--experts", "auto");
-  if (format == "auto" || format == "mxfp4") return {};
-  if (format == "affine4" || format == "affine8" || format == "bf16") {
-    return invalid_argument_error(
-        "--experts {} comes with other families; GPT-OSS experts are kept in mxfp4, byte for byte",
-        format);
+// Nothing for auto.
+Result<std::optional<DType>> format_flag(const Args& args, std::string_view flag,
+                                         std::initializer_list<DType> choices) {
+  const std::string text = args.text(flag, "auto");
+  if (text == "auto") return std::optional<DType>();
+  std::string names = "auto";
+  for (const DType choice : choices) {
+    if (text == dtype_name(choice)) return std::optional(choice);
+    names += fmt::format(", {}", dtype_name(choice));
   }
-  return invalid_argument_error("--experts must be auto or mxfp4, not '{}'", format);
-}
-
-Result<DType> trunk_format(const Args& args) {
-  const std::string format = args.text("--trunk", "auto");
-  if (format == "auto" || format == "affine8") return DType::affine8;
-  if (format == "bf16") return DType::bf16;
-  return invalid_argument_error("--trunk must be auto, affine8 or bf16, not '{}'", format);
+  return invalid_argument_error("{} must be one of {}, not '{}'", flag, names, text);
 }
 
 Result<InstallOptions> install_options(const Args& args) {
   InstallOptions options;
   options.source = args.operand(0);
-  RETURN_IF_ERROR(check_experts(args));
-  ASSIGN_OR_RETURN(options.trunk, trunk_format(args));
+  ASSIGN_OR_RETURN(
+      options.experts,
+      format_flag(args, "--experts", {DType::mxfp4, DType::affine4, DType::affine8, DType::bf16}));
+  ASSIGN_OR_RETURN(options.trunk, format_flag(args, "--trunk", {DType::affine8, DType::bf16}));
   ASSIGN_OR_RETURN(const uint64_t layers, args.whole("--layers", 1, 100'000, 0));
   options.layers = static_cast<uint32_t>(layers);
+  ASSIGN_OR_RETURN(const uint64_t threads, args.whole("--threads", 1, 1024, 0));
+  options.threads = static_cast<uint32_t>(threads);
   if (args.has("--output") && args.text("--output").empty()) {
     return invalid_argument_error("--output must name a directory");
   }
@@ -65,6 +66,12 @@ Result<InstallOptions> install_options(const Args& args) {
   return options;
 }
 
+Json part_json(const StoredPart& part) {
+  Json json = {{"source", part.source}, {"stored", part.stored}, {"snr_db", nullptr}};
+  if (std::isfinite(part.snr_db)) json["snr_db"] = part.snr_db;
+  return json;
+}
+
 // How the user calls the model from now on: its name when it is in the models directory.
 std::string model_argument(const fs::path& container) {
   const auto directory = models_directory();
@@ -76,14 +83,19 @@ std::string model_argument(const fs::path& container) {
   return path.find('/') == path.npos ? fmt::format("./{}", path) : path;
 }
 
+// "affine4: 21.6 dB", "mxfp4: copied bit for bit", "bf16: without loss" (made of mxfp4).
+std::string part_line(const StoredPart& part) {
+  if (std::isfinite(part.snr_db)) return fmt::format("{}: {:.1f} dB", part.stored, part.snr_db);
+  return fmt::format("{}: {}", part.stored,
+                     part.source == part.stored ? "copied bit for bit" : "without loss");
+}
+
 void print_report(const InstallReport& report) {
-  print(terminal_safe(fmt::format("{} {}: {} read, {} written",
+  print(terminal_safe(fmt::format("{} {}: {} read, {} written\n",
                                   report.resumed ? "completed" : "installed",
                                   report.container.string(), format_bytes(report.source_bytes_read),
                                   format_bytes(report.container_bytes))));
-  if (std::isfinite(report.trunk_snr_db))
-    print(fmt::format(", trunk at {:.1f} dB", report.trunk_snr_db));
-  print("\n");
+  print(fmt::format("experts {}, trunk {}\n", part_line(report.experts), part_line(report.trunk)));
   const std::string model = model_argument(report.container);
   // The plan is a courtesy here: a machine that cannot hold the model can still install it.
   if (auto container = Container::open(report.container); container.ok()) {
@@ -118,14 +130,13 @@ Result<int> run_install(const Args& args) {
     print_report(*report);
     return 0;
   }
-  Json facts = {{"event", "report"},
-                {"container", report->container.string()},
-                {"source_bytes_read", report->source_bytes_read},
-                {"container_bytes", report->container_bytes},
-                {"resumed", report->resumed},
-                {"trunk_snr_db", nullptr}};
-  if (std::isfinite(report->trunk_snr_db)) facts["trunk_snr_db"] = report->trunk_snr_db;
-  print_json(facts);
+  print_json({{"event", "report"},
+              {"container", report->container.string()},
+              {"source_bytes_read", report->source_bytes_read},
+              {"container_bytes", report->container_bytes},
+              {"resumed", report->resumed},
+              {"experts", part_json(report->experts)},
+              {"trunk", part_json(report->trunk)}});
   return 0;
 }
 

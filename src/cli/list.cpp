@@ -21,6 +21,11 @@ std::string_view state_name(InstalledModel::State state) {
   UNREACHABLE("no such case");
 }
 
+std::string formats_of(const InstalledModel& model) {
+  if (model.expert_format.empty()) return "?";
+  return fmt::format("experts {}, trunk {}", model.expert_format, model.trunk_format);
+}
+
 Json to_json(const InstalledModel& model) {
   Json json = {{"name", model.name},
                {"path", model.path.string()},
@@ -28,6 +33,8 @@ Json to_json(const InstalledModel& model) {
                {"family", model.family},
                {"layers", model.layers},
                {"experts", model.experts},
+               {"expert_format", model.expert_format},
+               {"trunk_format", model.trunk_format},
                {"disk_bytes", model.disk_bytes}};
   if (!model.problem.empty()) json["problem"] = model.problem;
   return json;
@@ -51,18 +58,21 @@ Result<int> run_list(const Args& args) {
                                   directory.string())));
     return 0;
   }
-  size_t width = 4;
-  for (const InstalledModel& model : models) width = std::max(width, columns_of(model.name));
-  print(bold(fmt::format("{}  {:<12} {:>15}  {:>10}  {}", pad_to("name", width), "family",
-                         "layers x experts", "on disk", "state")) +
+  size_t width = 4, format_width = 7;
+  for (const InstalledModel& model : models) {
+    width = std::max(width, columns_of(model.name));
+    format_width = std::max(format_width, formats_of(model).size());
+  }
+  print(bold(fmt::format("{}  {:<12} {:>16}  {:<{}}  {:>10}  {}", pad_to("name", width), "family",
+                         "layers x experts", "formats", format_width, "on disk", "state")) +
         "\n");
   for (const InstalledModel& model : models) {
     const bool known = !model.family.empty();
     print(terminal_safe(fmt::format(
-        "{}  {:<12} {:>15}  {:>10}  {}\n", pad_to(terminal_safe_line(model.name), width),
+        "{}  {:<12} {:>16}  {:<{}}  {:>10}  {}\n", pad_to(terminal_safe_line(model.name), width),
         known ? model.family : "?",
-        known ? fmt::format("{} x {}", model.layers, model.experts) : "?",
-        format_bytes(model.disk_bytes),
+        known ? fmt::format("{} x {}", model.layers, model.experts) : "?", formats_of(model),
+        format_width, format_bytes(model.disk_bytes),
         model.problem.empty() ? std::string(state_name(model.state))
                               : fmt::format("{}: {}", state_name(model.state), model.problem))));
   }

@@ -52,22 +52,24 @@ InstalledModel describe(const fs::path& path) {
   model.path = path;
   model.name = path.stem().string();
   model.disk_bytes = disk_bytes(path);
-  const auto take = [&](const ArchitectureSpec& spec) {
-    model.family = spec.family;
-    model.layers = spec.layer_count();
-    model.experts = spec.experts;
+  const auto take = [&](const Manifest& manifest) {
+    model.family = manifest.spec.family;
+    model.expert_format = expert_format_text(manifest.experts.format);
+    model.trunk_format = trunk_format_text(manifest);
+    model.layers = manifest.spec.layer_count();
+    model.experts = manifest.spec.experts;
   };
   if (entry_exists(path / kJournalFile)) {
     model.state = InstalledModel::State::unfinished;
     if (auto text = read_text_file(path / kManifestFile, kMaxManifestBytes)) {
-      if (auto manifest = parse_manifest(*text)) take(manifest->spec);
+      if (auto manifest = parse_manifest(*text)) take(*manifest);
     }
     return model;
   }
   Result<Container> container = Container::open(path);
   if (container.ok()) {
     model.state = InstalledModel::State::complete;
-    take(container->spec());
+    take(container->manifest());
   } else {
     model.state = InstalledModel::State::damaged;
     model.problem = container.error().message;

@@ -21,7 +21,8 @@ struct InstalledModel {
   std::filesystem::path path;
   State state;
   std::string problem;  // why it is damaged
-  std::string family;   // empty when the manifest cannot tell
+  std::string family;   // empty when the manifest cannot tell, as the formats then are
+  std::string expert_format, trunk_format;  // "affine4", "affine8 + bf16"
   uint32_t layers = 0, experts = 0;
   uint64_t disk_bytes = 0;  // blocks in use
 };

@@ -19,13 +19,21 @@ struct PlanPart {
   std::string detail;
 };
 
+std::string state_detail(const MemoryPlan& plan, const ArchitectureSpec& spec) {
+  return fmt::format("keys and values{} for {} tokens of context",
+                     spec.has_mixer(LayerKind::delta_net) ? ", recurrent states," : "",
+                     plan.context);
+}
+
 std::vector<PlanPart> parts_of(const MemoryPlan& plan, const Manifest& manifest) {
-  const uint64_t all = uint64_t{manifest.spec.layer_count()} * manifest.spec.experts;
+  const uint64_t all = uint64_t{manifest.spec.moe_layer_count()} * manifest.spec.experts;
   const double share = all > 0 ? 100.0 * plan.slots / static_cast<double>(all) : 0;
   return {
       {'P', "program", plan.process_bytes, "code, tokenizer, manifest"},
-      {'T', "trunk", plan.trunk_bytes, "embeddings, attention, routers, norms"},
-      {'K', "KV cache", plan.state_bytes, fmt::format("{} tokens of context", plan.context)},
+      {'T', "trunk", plan.trunk_bytes, "embeddings, mixers, routers, norms"},
+      {'K', "state", plan.state_bytes, state_detail(plan, manifest.spec)},
+      {'N', "snapshots", plan.snapshots_bytes,
+       fmt::format("{} of the state, to go back in a conversation", plan.snapshots)},
       {'S', "scratch", plan.scratch_bytes, fmt::format("passes of {} tokens", plan.chunk)},
       {'I', "I/O buffers", plan.io_bytes, ""},
       {'E', "expert slots", plan.slots_bytes,
@@ -79,6 +87,8 @@ Json plan_json(const MemoryPlan& plan) {
           {"process_bytes", plan.process_bytes},
           {"trunk_bytes", plan.trunk_bytes},
           {"state_bytes", plan.state_bytes},
+          {"snapshots_bytes", plan.snapshots_bytes},
+          {"snapshots", plan.snapshots},
           {"scratch_bytes", plan.scratch_bytes},
           {"io_bytes", plan.io_bytes},
           {"slots_bytes", plan.slots_bytes},

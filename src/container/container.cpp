@@ -88,13 +88,13 @@ Result<Container> Container::open(const fs::path& directory) {
 }
 
 uint64_t Container::expert_digest(uint32_t layer, uint32_t expert) const {
-  CHECK(layer < spec().layer_count() && expert < spec().experts);
-  return digests_[uint64_t{layer} * spec().experts + expert];
+  CHECK(has_experts(spec(), layer) && expert < spec().experts);
+  return digests_[uint64_t{spec().moe_layers_before(layer)} * spec().experts + expert];
 }
 
 uint64_t Container::trunk_digest(size_t tensor_index) const {
   CHECK(tensor_index < manifest_.trunk.size());
-  return digests_[uint64_t{spec().layer_count()} * spec().experts + tensor_index];
+  return digests_[uint64_t{spec().moe_layer_count()} * spec().experts + tensor_index];
 }
 
 Result<std::string> Container::read_small_file(const std::string& name) const {

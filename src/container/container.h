@@ -18,14 +18,18 @@
 
 namespace wader {
 
-constexpr uint64_t kFormatVersion = 1;
+constexpr uint64_t kFormatVersion = 2;
 
 struct TrunkTensor {
-  std::string name;             // canonical, see arch/tensors.h
-  DType dtype;                  // bf16, f32 or affine8
-  std::vector<uint64_t> shape;  // row-major
+  std::string name;  // canonical, see arch/tensors.h
+  MatrixFormat format;
+  std::vector<uint64_t> shape;  // row-major, one or two dims
   uint64_t offset_bytes;        // in trunk.bin, multiple of 64
   uint64_t bytes;
+
+  // A vector is one row.
+  uint64_t rows() const { return shape.size() == 1 ? 1 : shape[0]; }
+  uint64_t cols() const { return shape.back(); }
 };
 
 struct FileRecord {
@@ -43,6 +47,7 @@ struct Manifest {
   ExpertLayout experts;
   std::map<std::string, FileRecord> files;  // every file but manifest.json, by relative name
   Json report;  // free-form facts of the install (sizes, SNR); never read back by the engine
+  uint64_t digest = 0;  // the seal of the text that this was parsed from; 0 before it has one
 
   uint64_t trunk_bytes() const;   // of trunk.bin
   uint64_t expert_bytes() const;  // of all expert files together
@@ -54,7 +59,8 @@ struct Manifest {
 std::string manifest_to_text(const Manifest& manifest);
 Result<Manifest> parse_manifest(std::string_view text);
 
-std::string expert_file_name(uint32_t layer);  // "experts/layer-000.bin"
+// "experts/layer-000.bin": by the layer's own number, so that dense layers leave gaps.
+std::string expert_file_name(uint32_t layer);
 
 class Container {
  public:
@@ -64,7 +70,11 @@ class Container {
   const std::filesystem::path& directory() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }
   const ArchitectureSpec& spec() const { return manifest_.spec; }
+  // The manifest's own digest, for files that belong to this very container (states, range maps).
+  // It covers every digest of small files and of digests.bin, and so every byte of the weights.
+  uint64_t identity() const { return manifest_.digest; }
 
+  // `layer` has routed experts.
   uint64_t expert_digest(uint32_t layer, uint32_t expert) const;
   uint64_t trunk_digest(size_t tensor_index) const;
 
@@ -77,7 +87,7 @@ class Container {
   std::filesystem::path directory_;
   Manifest manifest_;
   std::vector<uint64_t>
-      digests_;  // layer-major expert records, then trunk tensors in manifest order
+      digests_;  // expert records of moe layers, then trunk tensors in manifest order
 };
 
 struct VerifyReport {

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "base/hash.h"
 #include "container/container_testing.h"
 
 namespace wader {
@@ -49,6 +50,67 @@ TEST_F(ContainerTest, OpensWhatWasWritten) {
   EXPECT_EQ(container->read_small_file("LICENSE").error().code, ErrorCode::not_found);
   EXPECT_EQ(container->read_small_file("trunk.bin").error().code, ErrorCode::not_found);
   EXPECT_EQ(container->manifest().report["trunk"]["snr"], 1.5);
+  EXPECT_EQ(container->manifest().report["layers"][1]["layer"], 1);
+}
+
+// Which container a file belongs to that was made for it: the same bytes, the same identity.
+TEST_F(ContainerTest, HasAnIdentity) {
+  const uint64_t identity = Container::open(directory_)->identity();
+  std::string text = testing::read_bytes(directory_ / "manifest.json");
+  EXPECT_NE(text.find(digest_to_hex(identity)), std::string::npos);
+  testing::ScratchDirectory again, other;
+  EXPECT_EQ(Container::open(testing::write_small_container(again.path()))->identity(), identity);
+  ContainerPlan plan = testing::small_plan();
+  plan.manifest.revision = "another";
+  const auto different = testing::write_small_container(other.path(), std::move(plan));
+  EXPECT_NE(Container::open(different)->identity(), identity);
+}
+
+// Layers without routed experts have no file and no digests; the others keep their numbers.
+TEST_F(ContainerTest, DenseLayersHaveNoExperts) {
+  ArchitectureSpec spec = testing::small_spec();
+  spec.layers = {{LayerKind::full_attention, FfnKind::dense},
+                 LayerKind::full_attention,
+                 {LayerKind::full_attention, FfnKind::dense},
+                 LayerKind::sliding_attention};
+  spec.dense_inner = 128;
+  testing::ScratchDirectory scratch;
+  const fs::path directory =
+      testing::write_small_container(scratch.path(), testing::small_plan(spec));
+  EXPECT_FALSE(fs::exists(directory / "experts/layer-000.bin"));
+  EXPECT_TRUE(fs::exists(directory / "experts/layer-001.bin"));
+  EXPECT_FALSE(fs::exists(directory / "experts/layer-002.bin"));
+  EXPECT_TRUE(fs::exists(directory / "experts/layer-003.bin"));
+  const auto container = Container::open(directory);
+  ASSERT_TRUE(container.ok()) << container.error().message;
+  const Manifest& manifest = container->manifest();
+  EXPECT_EQ(manifest.expert_bytes(), 2 * 3 * manifest.experts.stride_bytes);
+  EXPECT_EQ(fs::file_size(directory / "digests.bin"), 8 * (2 * 3 + manifest.trunk.size()));
+  for (const uint32_t layer : {1u, 3u})
+    for (uint32_t e = 0; e < 3; ++e)
+      EXPECT_EQ(container->expert_digest(layer, e),
+                xxh3_64(testing::pattern(manifest.experts.stride_bytes, 100 + 10 * layer + e)));
+  EXPECT_EQ(container->trunk_digest(0), xxh3_64(testing::pattern(manifest.trunk[0].bytes, 0)));
+  const auto report = verify_container(*container, {});
+  ASSERT_TRUE(report.ok());
+  EXPECT_THAT(report->problems, IsEmpty());
+  testing::flip_bit(directory / "experts/layer-003.bin", 9);
+  EXPECT_THAT(verify_container(*container, {})->problems,
+              ElementsAre("experts/layer-003.bin: expert 0 does not match its checksum"));
+}
+
+TEST_F(ContainerTest, HoldsExpertsInEveryFormat) {
+  for (const ExpertFormat& format :
+       {ExpertFormat{DType::bf16, DType::bf16},
+        ExpertFormat{DType::affine4, MatrixFormat(DType::affine4, 32)},
+        ExpertFormat{MatrixFormat(DType::affine8, 64, DType::f16), DType::mxfp4}}) {
+    testing::ScratchDirectory scratch;
+    const auto container = Container::open(testing::write_small_container(
+        scratch.path(), testing::small_plan(testing::small_spec(), format)));
+    ASSERT_TRUE(container.ok()) << container.error().message;
+    EXPECT_EQ(container->manifest().experts.format, format);
+    EXPECT_THAT(verify_container(*container, {})->problems, IsEmpty());
+  }
 }
 
 // Every byte of trunk and records stands where the manifest says, and the digests are of exactly
@@ -157,7 +219,7 @@ TEST_F(ContainerTest, VerifyCanBeStopped) {
 }
 
 TEST_F(ContainerTest, VerifyNamesTheExpertOfAFlippedBit) {
-  const uint64_t stride = expert_layout(testing::small_spec()).stride_bytes;
+  const uint64_t stride = testing::small_plan().manifest.experts.stride_bytes;
   // The first and last byte of a record: its end is padding, which counts too.
   for (const uint64_t at : {stride, 2 * stride - 1}) {
     EXPECT_THAT(
@@ -198,7 +260,7 @@ TEST_F(ContainerTest, VerifyChecksThePaddingOfTheTrunk) {
 }
 
 TEST_F(ContainerTest, VerifyGoesOnAfterDamage) {
-  const uint64_t stride = expert_layout(testing::small_spec()).stride_bytes;
+  const uint64_t stride = testing::small_plan().manifest.experts.stride_bytes;
   const auto problems = problems_after([&] {
     testing::flip_bit(directory_ / "trunk.bin", 0);
     testing::flip_bit(directory_ / "experts/layer-000.bin", 7);
@@ -221,7 +283,7 @@ TEST_F(ContainerTest, VerifyGoesOnAfterDamage) {
 }
 
 TEST_F(ContainerTest, VerifyReportsAFileCutShortRecordByRecord) {
-  const uint64_t stride = expert_layout(testing::small_spec()).stride_bytes;
+  const uint64_t stride = testing::small_plan().manifest.experts.stride_bytes;
   EXPECT_THAT(problems_after(
                   [&] { fs::resize_file(directory_ / "experts/layer-000.bin", 2 * stride - 100); }),
               ElementsAre(HasSubstr("experts/layer-000.bin: expert 1 cannot be read: "),

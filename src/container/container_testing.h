@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -38,9 +37,14 @@ class ScratchDirectory {
 };
 
 inline std::string read_bytes(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
   EXPECT_TRUE(file.is_open()) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
+  if (!file.is_open()) return {};
+  std::string bytes(static_cast<size_t>(file.tellg()), '\0');
+  file.seekg(0);
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  EXPECT_TRUE(file.good()) << path;
+  return bytes;
 }
 
 inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
@@ -88,7 +92,7 @@ inline void flip_bit(const std::filesystem::path& path, uint64_t byte, int bit =
   ASSERT_TRUE(file.flush().good());
 }
 
-// 2 layers, 3 experts of 64 × 32, one affine8 embedding among bf16 and f32 tensors.
+// 2 layers, 3 experts of 64 × 32.
 inline ArchitectureSpec small_spec() {
   ArchitectureSpec spec{};
   spec.family = "gpt_oss";
@@ -96,7 +100,7 @@ inline ArchitectureSpec small_spec() {
   spec.hidden = 64;
   spec.query_heads = 4;
   spec.kv_heads = 2;
-  spec.head_dim = 8;
+  spec.head_dim = spec.rotary_dim = 8;
   spec.experts = 3;
   spec.experts_per_token = 2;
   spec.expert_inner = 32;
@@ -112,22 +116,31 @@ inline ArchitectureSpec small_spec() {
   return spec;
 }
 
-// Matrices of whole groups affine8, the rest bf16, but for one f32 norm.
-inline ContainerPlan small_plan() {
+// Every format somewhere: matrices of 64 columns affine8, but for the queries' (affine4) and the
+// head (affine8 in groups of 32 with f16 scales); those of 32 columns affine4 in layer 0, then
+// mxfp4; the rest bf16, but for one f32 norm.
+inline MatrixFormat small_format(const TrunkTensorSpec& tensor) {
+  if (tensor.name == "final_norm") return DType::f32;
+  if (tensor.role == TrunkRole::exact) return DType::bf16;
+  if (tensor.name == "head") return {DType::affine8, 32, DType::f16};
+  if (tensor.name.ends_with("q.weight")) return DType::affine4;
+  if (tensor.cols() % 64 == 0) return DType::affine8;
+  if (tensor.name.starts_with("layers.0.")) return {DType::affine4, 32};
+  return DType::mxfp4;
+}
+
+inline ContainerPlan small_plan(ArchitectureSpec spec = small_spec(),
+                                const ExpertFormat& experts = {DType::mxfp4, DType::mxfp4}) {
   ContainerPlan plan;
   Manifest& manifest = plan.manifest;
   manifest.source = "small";
   manifest.revision = "local";
-  manifest.spec = small_spec();
-  std::vector<DType> dtypes;
-  for (const TrunkTensorSpec& tensor : trunk_tensors(manifest.spec)) {
-    if (tensor.name == "final_norm")
-      dtypes.push_back(DType::f32);
-    else
-      dtypes.push_back(trunk_dtype_allowed(tensor, DType::affine8) ? DType::affine8 : DType::bf16);
-  }
-  manifest.trunk = place_trunk(manifest.spec, dtypes);
-  manifest.experts = expert_layout(manifest.spec);
+  manifest.spec = std::move(spec);
+  std::vector<MatrixFormat> formats;
+  for (const TrunkTensorSpec& tensor : trunk_tensors(manifest.spec))
+    formats.push_back(small_format(tensor));
+  manifest.trunk = place_trunk(manifest.spec, formats);
+  manifest.experts = expert_layout(manifest.spec, experts);
   manifest.files = weight_files(manifest);
   manifest.files.emplace("tokenizer.json", FileRecord{16, ""});
   manifest.report = Json::object();
@@ -142,26 +155,22 @@ inline std::vector<std::byte> pattern(uint64_t bytes, uint64_t seed) {
   return out;
 }
 
-// One tensor of the trunk in two batches of rows.
+// One tensor of the trunk, in two batches of rows where it has more than one.
 inline Status append_tensor(ContainerWriter& writer, size_t index) {
   const TrunkTensor& t = writer.manifest().trunk[index];
   const auto bytes = pattern(t.bytes, index);
   const std::span<const std::byte> all = bytes;
-  if (t.dtype != DType::affine8) {
-    RETURN_IF_ERROR(writer.append_trunk({all.first(2)}));
-    return writer.append_trunk({all.subspan(2)});
-  }
-  const uint64_t rows = t.shape[0], cols = t.shape[1], plane = rows * (cols / 64) * 2,
-                 first = rows / 3;
+  const RowBytes row = row_bytes(t.format, t.cols()).value();
+  const uint64_t scales = t.rows() * row.codes, biases = scales + t.rows() * row.scales;
   const auto batch = [&](uint64_t from, uint64_t to) {
-    const uint64_t scales = rows * cols + from * (cols / 64) * 2,
-                   bytes_of = (to - from) * (cols / 64) * 2;
-    return ContainerWriter::TrunkRows{all.subspan(from * cols, (to - from) * cols),
-                                      all.subspan(scales, bytes_of),
-                                      all.subspan(scales + plane, bytes_of)};
+    const uint64_t n = to - from;
+    return ContainerWriter::TrunkRows{all.subspan(from * row.codes, n * row.codes),
+                                      all.subspan(scales + from * row.scales, n * row.scales),
+                                      all.subspan(biases + from * row.biases, n * row.biases)};
   };
-  RETURN_IF_ERROR(writer.append_trunk(batch(0, first)));
-  return writer.append_trunk(batch(first, rows));
+  const uint64_t first = t.rows() / 3;
+  if (first > 0) RETURN_IF_ERROR(writer.append_trunk(batch(0, first)));
+  return writer.append_trunk(batch(first, t.rows()));
 }
 
 inline Status append_layer(ContainerWriter& writer, uint32_t layer) {
@@ -169,7 +178,7 @@ inline Status append_layer(ContainerWriter& writer, uint32_t layer) {
   for (uint32_t e = 0; e < writer.manifest().spec.experts; ++e)
     RETURN_IF_ERROR(writer.append_expert(
         pattern(writer.manifest().experts.stride_bytes, 100 + 10 * layer + e)));
-  return writer.finish_layer();
+  return writer.finish_layer({{"layer", layer}});
 }
 
 // Everything of small_plan() that `writer` does not have yet. `scratch` holds the small file's
@@ -185,14 +194,19 @@ inline Result<uint64_t> write_rest(ContainerWriter& writer, const std::filesyste
     RETURN_IF_ERROR(writer.finish_trunk({{"snr", 1.5}}));
   }
   for (uint32_t layer = 0; layer < writer.manifest().spec.layer_count(); ++layer)
-    if (!writer.layer_finished(layer)) RETURN_IF_ERROR(append_layer(writer, layer));
-  return writer.finish({{"trunk", writer.trunk_report()}});
+    if (has_experts(writer.manifest().spec, layer) && !writer.layer_finished(layer))
+      RETURN_IF_ERROR(append_layer(writer, layer));
+  Json layers = Json::array();
+  for (uint32_t layer = 0; layer < writer.manifest().spec.layer_count(); ++layer)
+    if (has_experts(writer.manifest().spec, layer)) layers.push_back(writer.layer_report(layer));
+  return writer.finish({{"trunk", writer.trunk_report()}, {"layers", std::move(layers)}});
 }
 
 // scratch/small.wader, finished.
-inline std::filesystem::path write_small_container(const std::filesystem::path& scratch) {
+inline std::filesystem::path write_small_container(const std::filesystem::path& scratch,
+                                                   ContainerPlan plan = small_plan()) {
   const std::filesystem::path directory = scratch / "small.wader";
-  auto writer = ContainerWriter::open(directory, small_plan());
+  auto writer = ContainerWriter::open(directory, std::move(plan));
   EXPECT_TRUE(writer.ok()) << (writer.ok() ? "" : writer.error().message);
   const auto bytes = write_rest(*writer, scratch);
   EXPECT_TRUE(bytes.ok()) << (bytes.ok() ? "" : bytes.error().message);

@@ -33,14 +33,14 @@ Json shape_to_json(const std::vector<uint64_t>& shape) {
 // A tensor's or section's entry: the five keys that both have.
 struct Entry {
   std::string name;
-  DType dtype;
+  MatrixFormat format;
   std::vector<uint64_t> shape;
   uint64_t offset_bytes, bytes;
 };
 
 Json entry_to_json(const Entry& entry) {
   return {{"name", entry.name},
-          {"dtype", dtype_name(entry.dtype)},
+          {"dtype", format_name(entry.format)},
           {"shape", shape_to_json(entry.shape)},
           {"offset", entry.offset_bytes},
           {"bytes", entry.bytes}};
@@ -51,9 +51,9 @@ Result<Entry> entry_from_json(const Json& json) {
   ASSIGN_OR_RETURN(entry.name, json_string(json, "name"));
   RETURN_IF_ERROR(refuse_unknown_keys(json, {"name", "dtype", "shape", "offset", "bytes"}));
   ASSIGN_OR_RETURN(const std::string dtype, json_string(json, "dtype"));
-  const auto known = dtype_from_name(dtype);
+  const auto known = format_from_name(dtype);
   if (!known) return corrupt_error("dtype '{}' is not known", dtype);
-  entry.dtype = *known;
+  entry.format = *known;
   ASSIGN_OR_RETURN(const Json* shape, json_member(json, "shape"));
   if (!shape->is_array() || shape->size() > 8)
     return corrupt_error("key 'shape' must be an array of sizes");
@@ -70,12 +70,9 @@ std::string shape_text(const std::vector<uint64_t>& shape) {
   return fmt::format("({})", fmt::join(shape, ", "));
 }
 
-uint64_t trunk_tensor_bytes(const TrunkTensorSpec& tensor, DType dtype) {
-  if (dtype == DType::affine8) return *matrix_bytes(dtype, tensor.shape[0], tensor.shape[1]);
-  uint64_t bytes =
-      dtype_bytes(dtype);  // validate_spec bounds every dim: no product comes near 2^63
-  for (uint64_t dim : tensor.shape) bytes *= dim;
-  return bytes;
+// validate_spec bounds every dim: no product comes near 2^63.
+uint64_t trunk_tensor_bytes(const TrunkTensorSpec& tensor, const MatrixFormat& format) {
+  return matrix_bytes(format, tensor.rows(), tensor.cols()).value();
 }
 
 // One trunk entry against what the spec and the tensor before it leave as the only possibility.
@@ -87,12 +84,12 @@ Status check_trunk_entry(const Entry& entry, const TrunkTensorSpec& expected,
   if (entry.shape != expected.shape)
     return corrupt_error("trunk tensor '{}' has shape {}, the spec has {}", entry.name,
                          shape_text(entry.shape), shape_text(expected.shape));
-  if (!trunk_dtype_allowed(expected, entry.dtype))
-    return corrupt_error("trunk tensor '{}' cannot be {}", entry.name, dtype_name(entry.dtype));
+  if (!trunk_format_allowed(expected, entry.format))
+    return corrupt_error("trunk tensor '{}' cannot be {}", entry.name, format_name(entry.format));
   if (entry.offset_bytes != offset_bytes)
     return corrupt_error("trunk tensor '{}' is at byte {}, it must be at {}", entry.name,
                          entry.offset_bytes, offset_bytes);
-  const uint64_t bytes = trunk_tensor_bytes(expected, entry.dtype);
+  const uint64_t bytes = trunk_tensor_bytes(expected, entry.format);
   if (entry.bytes != bytes)
     return corrupt_error("trunk tensor '{}' has {} bytes, its shape needs {}", entry.name,
                          entry.bytes, bytes);
@@ -112,7 +109,7 @@ Result<std::vector<TrunkTensor>> trunk_from_json(const Json& json, const Archite
     if (!entry.ok()) return std::move(entry).error().within(fmt::format("trunk tensor {}", i));
     RETURN_IF_ERROR(check_trunk_entry(*entry, expected[i], align_up(end, kSectionAlignment)));
     end = entry->offset_bytes + entry->bytes;
-    trunk.push_back({std::move(entry->name), entry->dtype, std::move(entry->shape),
+    trunk.push_back({std::move(entry->name), entry->format, std::move(entry->shape),
                      entry->offset_bytes, entry->bytes});
   }
   return trunk;
@@ -122,26 +119,49 @@ Json experts_to_json(const ExpertLayout& layout) {
   Json sections = Json::array();
   for (const ExpertSection& s : layout.sections)
     sections.push_back(entry_to_json({s.name, s.dtype, s.shape, s.offset_bytes, s.bytes}));
-  return {{"payload", layout.payload_bytes},
+  return {{"format",
+           {{"gate_up", format_name(layout.format.gate_up)},
+            {"down", format_name(layout.format.down)}}},
+          {"payload", layout.payload_bytes},
           {"stride", layout.stride_bytes},
           {"sections", std::move(sections)}};
 }
 
+Result<ExpertFormat> expert_format_from_json(const Json& json) {
+  ExpertFormat format;
+  for (const auto& [key, member] :
+       {std::pair("gate_up", &ExpertFormat::gate_up), std::pair("down", &ExpertFormat::down)}) {
+    ASSIGN_OR_RETURN(const std::string name, json_string(json, key));
+    const auto known = format_from_name(name);
+    if (!known) return corrupt_error("format '{}' is not known", name);
+    format.*member = *known;
+  }
+  RETURN_IF_ERROR(refuse_unknown_keys(json, {"gate_up", "down"}));
+  return format;
+}
+
 Result<ExpertLayout> experts_from_json(const Json& json, const ArchitectureSpec& spec) {
-  ExpertLayout expected = expert_layout(spec);
+  ASSIGN_OR_RETURN(const Json* format_json, json_member(json, "format"));
+  ASSIGN_OR_RETURN(const ExpertFormat format, expert_format_from_json(*format_json));
+  RETURN_IF_ERROR(check_expert_format(spec, format));
+  ExpertLayout expected = expert_layout(spec, format);
+  // The one product of dims that their bounds alone do not keep under 2^63.
+  const auto layer_bytes = checked_mul(expected.stride_bytes, spec.experts);
+  const auto bytes = checked_mul(layer_bytes.value_or(kMaxTotalBytes + 1), spec.moe_layer_count());
+  if (!bytes || *bytes > kMaxTotalBytes) return corrupt_error("more than 2^62 bytes");
   ASSIGN_OR_RETURN(const uint64_t payload, json_uint(json, "payload", 0, kMaxTotalBytes));
   ASSIGN_OR_RETURN(const uint64_t stride, json_uint(json, "stride", 0, kMaxTotalBytes));
   ASSIGN_OR_RETURN(const Json* sections, json_member(json, "sections"));
-  RETURN_IF_ERROR(refuse_unknown_keys(json, {"payload", "stride", "sections"}));
+  RETURN_IF_ERROR(refuse_unknown_keys(json, {"format", "payload", "stride", "sections"}));
   if (payload != expected.payload_bytes || stride != expected.stride_bytes)
-    return corrupt_error("payload {} and stride {}, the spec has {} and {}", payload, stride,
-                         expected.payload_bytes, expected.stride_bytes);
+    return corrupt_error("payload {} and stride {}, spec and format have {} and {}", payload,
+                         stride, expected.payload_bytes, expected.stride_bytes);
   if (!sections->is_array() || sections->size() != expected.sections.size())
     return corrupt_error("key 'sections' must be an array of {}", expected.sections.size());
   for (size_t i = 0; i < expected.sections.size(); ++i) {
     auto entry = entry_from_json((*sections)[i]);
     if (!entry.ok()) return std::move(entry).error().within(fmt::format("section {}", i));
-    const ExpertSection section{entry->name, entry->dtype, entry->shape, entry->offset_bytes,
+    const ExpertSection section{entry->name, entry->format.dtype, entry->shape, entry->offset_bytes,
                                 entry->bytes};
     if (section != expected.sections[i])
       return corrupt_error("section {}, '{}', is not laid out as the spec has '{}'", i,
@@ -229,6 +249,11 @@ Status check_version(const Json& json) {
     return unsupported_error(
         "made by a newer version of wader: it has format version {}, this program reads {}",
         version, kFormatVersion);
+  if (version < kFormatVersion)
+    return unsupported_error(
+        "made by an older version of wader: it has format version {}, this program reads {}; "
+        "delete it with `wader rm` and install the model again",
+        version, kFormatVersion);
   return {};
 }
 
@@ -245,20 +270,12 @@ Result<Manifest> manifest_from_json(const Json& json) {
   manifest.spec = std::move(*spec);
   if (!is_printable(manifest.spec.family))
     return corrupt_error("spec: family has control characters");
-  // The one product of dims that their bounds alone do not keep under 2^63.
-  const auto layer_bytes =
-      checked_mul(expert_layout(manifest.spec).stride_bytes, manifest.spec.experts);
-  const auto expert_bytes =
-      checked_mul(layer_bytes.value_or(kMaxTotalBytes + 1), manifest.spec.layer_count());
-  if (!expert_bytes || *expert_bytes > kMaxTotalBytes)
-    return corrupt_error("spec: experts of more than 2^62 bytes");
-
-  ASSIGN_OR_RETURN(const Json* trunk, json_member(json, "trunk"));
-  ASSIGN_OR_RETURN(manifest.trunk, trunk_from_json(*trunk, manifest.spec));
   ASSIGN_OR_RETURN(const Json* experts_json, json_member(json, "experts"));
   auto experts = experts_from_json(*experts_json, manifest.spec);
   if (!experts.ok()) return std::move(experts).error().within("experts");
   manifest.experts = std::move(*experts);
+  ASSIGN_OR_RETURN(const Json* trunk, json_member(json, "trunk"));
+  ASSIGN_OR_RETURN(manifest.trunk, trunk_from_json(*trunk, manifest.spec));
 
   ASSIGN_OR_RETURN(const Json* files_json, json_member(json, "files"));
   auto files = files_from_json(*files_json, manifest);
@@ -296,25 +313,26 @@ bool is_printable(std::string_view text) {
   return true;
 }
 
-bool trunk_dtype_allowed(const TrunkTensorSpec& tensor, DType dtype) {
-  if (dtype == DType::bf16) return true;
-  if (dtype == DType::f32) return tensor.role == TrunkRole::exact;
-  return dtype == DType::affine8 && tensor.role == TrunkRole::matrix &&
-         tensor.shape[1] % kAffineGroup == 0;
+bool trunk_format_allowed(const TrunkTensorSpec& tensor, const MatrixFormat& format) {
+  if (format.dtype == DType::bf16) return true;
+  if (tensor.role == TrunkRole::exact) return format.dtype == DType::f32;
+  return (is_affine(format.dtype) || format.dtype == DType::mxfp4) &&
+         row_bytes(format, tensor.cols()).has_value();
 }
 
-std::vector<TrunkTensor> place_trunk(const ArchitectureSpec& spec, std::span<const DType> dtypes) {
+std::vector<TrunkTensor> place_trunk(const ArchitectureSpec& spec,
+                                     std::span<const MatrixFormat> formats) {
   std::vector<TrunkTensorSpec> tensors = trunk_tensors(spec);
-  CHECK(tensors.size() == dtypes.size());
+  CHECK(tensors.size() == formats.size());
   std::vector<TrunkTensor> placed;
   placed.reserve(tensors.size());
   uint64_t end = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    CHECK(trunk_dtype_allowed(tensors[i], dtypes[i]));
-    const uint64_t bytes = trunk_tensor_bytes(tensors[i], dtypes[i]);
+    CHECK(trunk_format_allowed(tensors[i], formats[i]));
+    const uint64_t bytes = trunk_tensor_bytes(tensors[i], formats[i]);
     const uint64_t offset = align_up(end, kSectionAlignment);
     placed.push_back(
-        {std::move(tensors[i].name), dtypes[i], std::move(tensors[i].shape), offset, bytes});
+        {std::move(tensors[i].name), formats[i], std::move(tensors[i].shape), offset, bytes});
     end = offset + bytes;
   }
   return placed;
@@ -327,11 +345,11 @@ uint64_t Manifest::trunk_bytes() const {
 }
 
 uint64_t Manifest::expert_bytes() const {
-  return experts.stride_bytes * spec.experts * spec.layer_count();
+  return experts.stride_bytes * spec.experts * spec.moe_layer_count();
 }
 
 uint64_t digest_count(const Manifest& manifest) {
-  return uint64_t{manifest.spec.layer_count()} * manifest.spec.experts + manifest.trunk.size();
+  return uint64_t{manifest.spec.moe_layer_count()} * manifest.spec.experts + manifest.trunk.size();
 }
 
 std::string expert_file_name(uint32_t layer) {
@@ -343,9 +361,38 @@ std::map<std::string, FileRecord> weight_files(const Manifest& manifest) {
   files.emplace(kTrunkFile, FileRecord{manifest.trunk_bytes(), ""});
   files.emplace(kDigestsFile, FileRecord{digest_count(manifest) * sizeof(uint64_t), ""});
   for (uint32_t layer = 0; layer < manifest.spec.layer_count(); ++layer)
-    files.emplace(expert_file_name(layer),
-                  FileRecord{manifest.experts.stride_bytes * manifest.spec.experts, ""});
+    if (has_experts(manifest.spec, layer))
+      files.emplace(expert_file_name(layer),
+                    FileRecord{manifest.experts.stride_bytes * manifest.spec.experts, ""});
   return files;
+}
+
+std::string expert_format_text(const ExpertFormat& format) {
+  const std::string gate_up = format_name(format.gate_up);
+  if (format.gate_up == format.down) return gate_up;
+  return fmt::format("{} (down {})", gate_up, format_name(format.down));
+}
+
+std::string formats_by_size(const std::map<std::string, uint64_t>& bytes) {
+  std::vector<std::pair<std::string, uint64_t>> formats(bytes.begin(), bytes.end());
+  std::stable_sort(formats.begin(), formats.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (const auto& [name, of] : formats) {
+    if (!text.empty()) text += " + ";
+    text += name;
+  }
+  return text;
+}
+
+std::string trunk_format_text(const Manifest& manifest) {
+  std::map<std::string, uint64_t> bytes;
+  const std::vector<TrunkTensorSpec> tensors = trunk_tensors(manifest.spec);
+  CHECK(tensors.size() == manifest.trunk.size());
+  for (size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].role == TrunkRole::matrix)
+      bytes[format_name(manifest.trunk[i].format)] += manifest.trunk[i].bytes;
+  return formats_by_size(bytes);
 }
 
 std::string seal_json(Json object, int indent) {
@@ -368,7 +415,7 @@ Result<Json> unseal_json(std::string_view text, std::string_view what) {
 std::string manifest_to_text(const Manifest& manifest) {
   Json trunk = Json::array();
   for (const TrunkTensor& t : manifest.trunk)
-    trunk.push_back(entry_to_json({t.name, t.dtype, t.shape, t.offset_bytes, t.bytes}));
+    trunk.push_back(entry_to_json({t.name, t.format, t.shape, t.offset_bytes, t.bytes}));
   Json files = Json::object();
   for (const auto& [name, record] : manifest.files) {
     files[name] = {{"bytes", record.bytes}};
@@ -394,8 +441,12 @@ Result<Manifest> parse_manifest(std::string_view text) {
   const auto check = [&]() -> Result<Manifest> {
     RETURN_IF_ERROR(check_version(json));
     RETURN_IF_ERROR(check_seal(json, text));
+    uint64_t digest = 0;
+    CHECK(digest_from_hex(json["digest"].get<std::string>(), &digest));
     json.erase("digest");
-    return manifest_from_json(json);
+    ASSIGN_OR_RETURN(Manifest manifest, manifest_from_json(json));
+    manifest.digest = digest;
+    return manifest;
   };
   auto manifest = check();
   if (manifest.ok()) return manifest;

@@ -26,8 +26,8 @@ constexpr std::string_view kTrunkFile = "trunk.bin";
 constexpr std::string_view kDigestsFile = "digests.bin";
 constexpr std::string_view kExpertsFolder = "experts";
 
-// The manifest of a 1024-layer model, the most that a spec may have, is under 3 MiB.
-constexpr uint64_t kMaxManifestBytes = 4 * kMiB;
+// The manifest of a 1024-layer model, the most that a spec may have, is under 8 MiB.
+constexpr uint64_t kMaxManifestBytes = 16 * kMiB;
 // GPT-OSS's tokenizer.json, the largest small file known, has 28 MB.
 constexpr uint64_t kMaxSmallFileBytes = 64 * kMiB;
 
@@ -38,12 +38,19 @@ bool is_small_file_name(std::string_view name);
 // No control characters (C0, DEL, C1): such text is safe to print to a terminal.
 bool is_printable(std::string_view text);
 
-// Which formats a role takes: matrix affine8 (whole groups only) or bf16, exact bf16 or f32.
-bool trunk_dtype_allowed(const TrunkTensorSpec& tensor, DType dtype);
+// Which formats a role takes: matrix bf16, affine4, affine8 or mxfp4 (rows of whole groups or
+// blocks only), exact bf16 or f32.
+bool trunk_format_allowed(const TrunkTensorSpec& tensor, const MatrixFormat& format);
 
 // The spec's trunk tensors in file order, one format each (CHECKs that it is allowed), every one at
 // the first multiple of 64 after the one before it: formats alone decide the layout.
-std::vector<TrunkTensor> place_trunk(const ArchitectureSpec& spec, std::span<const DType> dtypes);
+std::vector<TrunkTensor> place_trunk(const ArchitectureSpec& spec,
+                                     std::span<const MatrixFormat> formats);
+
+// Whether `layer` is one of the spec with routed experts, and so with a file of records.
+inline bool has_experts(const ArchitectureSpec& spec, uint32_t layer) {
+  return layer < spec.layer_count() && spec.layers[layer].ffn == FfnKind::moe;
+}
 
 // Expert records, then trunk tensors: how many u64 digests.bin holds.
 uint64_t digest_count(const Manifest& manifest);
@@ -51,6 +58,12 @@ uint64_t digest_count(const Manifest& manifest);
 // trunk.bin, digests.bin and the expert files with the sizes that spec, trunk and experts give,
 // digests empty.
 std::map<std::string, FileRecord> weight_files(const Manifest& manifest);
+
+// In words, for people: "affine4", "affine4 (down affine4-g32)"; of the trunk's matrices the formats
+// that they have, most bytes first: "affine8", "affine8 + bf16".
+std::string expert_format_text(const ExpertFormat& format);
+std::string trunk_format_text(const Manifest& manifest);
+std::string formats_by_size(const std::map<std::string, uint64_t>& bytes);
 
 // `object` as text with a last key "digest": 16 hex digits of the XXH3-64 of this very text with
 // '0' in their place. indent < 0: one line. Ends with a newline.

@@ -1,5 +1,6 @@
 #include "container/manifest.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,7 +72,7 @@ TEST(Manifest, ADamagedTextIsRefusedWhereverTheDamageIs) {
 
 TEST(Manifest, ANewerVersionIsCalledOneWhateverElseIsNew) {
   Json json = document();
-  json["version"] = 2;
+  json["version"] = kFormatVersion + 1;
   json["magnetism"] = "north";
   const auto refused = parse_manifest(seal_json(json, 1));
   ASSERT_FALSE(refused.ok());
@@ -79,6 +80,14 @@ TEST(Manifest, ANewerVersionIsCalledOneWhateverElseIsNew) {
   EXPECT_THAT(refused.error().message, HasSubstr("made by a newer version of wader"));
   EXPECT_THAT(message_of(parse_manifest("{\"format\": \"wader\", \"version\": 7}")),
               HasSubstr("newer version"));
+}
+
+TEST(Manifest, AnOlderVersionSaysWhatToDo) {
+  const auto refused = parse_manifest("{\"format\": \"wader\", \"version\": 1}");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(refused.error().message, HasSubstr("format version 1"));
+  EXPECT_THAT(refused.error().message, HasSubstr("install the model again"));
 }
 
 TEST(Manifest, NamesAnUnknownKey) {
@@ -119,8 +128,8 @@ Json changed(const Json& value) {
 // Fields whose value is free within the format: a different one is another valid manifest.
 const std::vector<std::string> kFreeValues = {
     "/source", "/revision", "/report", "/spec/family", "/spec/experts_per_token",
-    "/spec/sliding_window", "/spec/max_context", "/spec/norm_eps", "/spec/rope",
-    "/spec/swiglu_limit",
+    "/spec/sliding_window", "/spec/dense_inner", "/spec/max_context", "/spec/norm_eps",
+    "/spec/rope", "/spec/swiglu_limit",
     // These cannot change the number of a file's bytes, only what they must be.
     "/files/tokenizer.json/bytes"};
 
@@ -179,6 +188,10 @@ TEST(Manifest, HoldsTheTrunkToItsPlaces) {
   EXPECT_THAT(refusal([](Json& t) { t[1]["offset"] = 0; }), HasSubstr("must be at"));
   EXPECT_THAT(refusal([](Json& t) { t[1]["offset"] = 1ull << 61; }), HasSubstr("must be at"));
   EXPECT_THAT(refusal([](Json& t) { t[0]["dtype"] = "f32"; }), HasSubstr("cannot be f32"));
+  EXPECT_THAT(refusal([](Json& t) { t[0]["dtype"] = "affine8-g128"; }),
+              HasSubstr("cannot be affine8-g128"));  // of 64 columns
+  EXPECT_THAT(refusal([](Json& t) { t[0]["dtype"] = "affine8-g32"; }), HasSubstr("bytes"));
+  EXPECT_THAT(refusal([](Json& t) { t[0]["dtype"] = "affine8-g48"; }), HasSubstr("is not known"));
   EXPECT_THAT(refusal([](Json& t) { t[1]["dtype"] = "affine8"; }), HasSubstr("cannot be affine8"));
   EXPECT_THAT(refusal([](Json& t) { t[1]["dtype"] = "u8"; }), HasSubstr("cannot be u8"));
   EXPECT_THAT(refusal([](Json& t) {
@@ -191,6 +204,25 @@ TEST(Manifest, HoldsTheTrunkToItsPlaces) {
                   if (tensor["name"] == "layers.0.attn.o.weight") tensor["dtype"] = "affine8";
               }),
               HasSubstr("cannot be affine8"));
+}
+
+TEST(Manifest, HoldsTheExpertsToTheirFormat) {
+  const auto refusal = [](const std::function<void(Json&)>& change) {
+    Json json = document();
+    change(json["experts"]);
+    return message_of(parse_manifest(seal_json(json, 1)));
+  };
+  // Inner width 32: no whole groups of 64.
+  EXPECT_THAT(refusal([](Json& e) { e["format"]["down"] = "affine4"; }),
+              HasSubstr("32 columns cannot be stored as affine4"));
+  EXPECT_THAT(refusal([](Json& e) { e["format"]["gate_up"] = "f32"; }),
+              HasSubstr("cannot be stored as f32"));
+  EXPECT_THAT(refusal([](Json& e) { e["format"]["gate_up"] = "affine5"; }),
+              HasSubstr("'affine5' is not known"));
+  EXPECT_THAT(refusal([](Json& e) { e["format"]["gate_up"] = "bf16"; }), HasSubstr("payload"));
+  EXPECT_THAT(refusal([](Json& e) { e["format"]["biases"] = "bf16"; }), HasSubstr("'biases'"));
+  EXPECT_THAT(refusal([](Json& e) { std::swap(e["sections"][0], e["sections"][1]); }),
+              HasSubstr("is not laid out as the spec"));
 }
 
 TEST(Manifest, KeepsFileNamesInsideTheDirectory) {
@@ -238,18 +270,36 @@ TEST(Manifest, HasTheDocumentedSizes) {
   spec.kv_heads = 8;
   spec.experts = 32;
   spec.layers.assign(24, LayerKind::full_attention);
-  std::vector<DType> dtypes;
+  std::vector<MatrixFormat> formats;
   for (const TrunkTensorSpec& tensor : trunk_tensors(spec))
-    dtypes.push_back(tensor.role == TrunkRole::matrix ? DType::affine8 : DType::bf16);
-  manifest.trunk = place_trunk(spec, dtypes);
-  manifest.experts = expert_layout(spec);
+    formats.push_back(tensor.role == TrunkRole::matrix ? DType::affine8 : DType::bf16);
+  manifest.trunk = place_trunk(spec, formats);
+  manifest.experts = expert_layout(spec, {DType::mxfp4, DType::mxfp4});
   EXPECT_EQ(manifest.experts.stride_bytes, 13'238'272u);
   EXPECT_EQ(manifest.experts.payload_bytes, 13'236'480u);
-  EXPECT_EQ(manifest.experts.section("down.bias").offset_bytes, 13'230'720u);
+  EXPECT_EQ(manifest.experts.sections.back().name, "down.bias");
+  EXPECT_EQ(manifest.experts.sections.back().offset_bytes, 13'230'720u);
   EXPECT_EQ(manifest.trunk_bytes(), 1'912'578'048u);
   EXPECT_EQ(manifest.expert_bytes(), 10'166'992'896u);
   EXPECT_EQ(weight_files(manifest).at("digests.bin").bytes, 8'664u);
   EXPECT_EQ(weight_files(manifest).at("experts/layer-023.bin").bytes, 423'624'704u);
+}
+
+// … and Qwen3-30B-A3B.
+TEST(Manifest, HasTheDocumentedSizesOfAffine4Records) {
+  ArchitectureSpec spec = testing::small_spec();
+  spec.hidden = 2048, spec.expert_inner = 768, spec.experts = 128;
+  spec.expert_bias = false;
+  const ExpertLayout layout = expert_layout(spec, {DType::affine4, DType::affine4});
+  std::string table;
+  for (const ExpertSection& section : layout.sections)
+    table += fmt::format("{} {} {}, ", section.name, section.offset_bytes, section.bytes);
+  EXPECT_EQ(table,
+            "gate_up.codes 0 1572864, gate_up.scales 1572864 98304, "
+            "gate_up.group_biases 1671168 98304, down.codes 1769472 786432, "
+            "down.scales 2555904 49152, down.group_biases 2605056 49152, ");
+  EXPECT_EQ(layout.payload_bytes, 2'654'208u);
+  EXPECT_EQ(layout.stride_bytes, 2'654'208u);
 }
 
 // Bounds of single dims allow 2^64 bytes of experts.
@@ -258,7 +308,7 @@ TEST(Manifest, RefusesSizesThatOverflow) {
   Json& spec = json["spec"];
   spec["hidden"] = spec["expert_inner"] = 1 << 20;
   spec["experts"] = 1 << 14;
-  spec["layers"] = Json(1024, "full_attention");
+  spec["layers"] = Json(1024, {{"mixer", "full_attention"}, {"ffn", "moe"}});
   EXPECT_THAT(message_of(parse_manifest(seal_json(json, 1))), HasSubstr("2^62"));
 }
 

@@ -83,7 +83,7 @@ class Verifier {
       if (!record.digest.empty()) RETURN_IF_ERROR(check_small_file(name, record));
     RETURN_IF_ERROR(check_trunk());
     for (uint32_t layer = 0; layer < manifest_.spec.layer_count(); ++layer)
-      RETURN_IF_ERROR(check_layer(layer));
+      if (has_experts(manifest_.spec, layer)) RETURN_IF_ERROR(check_layer(layer));
     report_.bytes = meter_.done_bytes();
     return std::move(report_);
   }

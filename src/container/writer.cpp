@@ -14,12 +14,6 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kCopyBytes = 256 * kKiB;
 
-// Scales' bytes, or biases', of a trunk tensor; 0 for plain formats.
-uint64_t plane_bytes_of(const TrunkTensor& t) {
-  return t.dtype == DType::affine8 ? t.shape[0] * (t.shape[1] / kAffineGroup) * sizeof(uint16_t)
-                                   : 0;
-}
-
 std::vector<std::string> names_of(const Manifest& manifest) {
   std::vector<std::string> names;
   for (const auto& [name, record] : manifest.files) names.push_back(name);
@@ -55,8 +49,10 @@ bool ContainerWriter::finished(const std::string& file) const {
 
 uint64_t ContainerWriter::finished_bytes() const {
   uint64_t bytes = trunk_finished() ? plan_.manifest.trunk_bytes() : 0;
-  for (uint32_t layer = 0; layer < plan_.manifest.spec.layer_count(); ++layer)
-    if (layer_finished(layer)) bytes += plan_.manifest.files.at(expert_file_name(layer)).bytes;
+  const ArchitectureSpec& spec = plan_.manifest.spec;
+  for (uint32_t layer = 0; layer < spec.layer_count(); ++layer)
+    if (has_experts(spec, layer) && layer_finished(layer))
+      bytes += plan_.manifest.files.at(expert_file_name(layer)).bytes;
   return bytes;
 }
 
@@ -76,31 +72,31 @@ Status ContainerWriter::begin_trunk() {
 Status ContainerWriter::append_trunk(const TrunkRows& rows) {
   CHECK(file_.is_open() && digests_.size() < plan_.manifest.trunk.size());
   const TrunkTensor& t = plan_.manifest.trunk[digests_.size()];
-  const uint64_t plane_bytes = plane_bytes_of(t), codes_bytes = t.bytes - 2 * plane_bytes;
-  CHECK(in_file(cursor_.codes_bytes, rows.codes.size(), codes_bytes));
-  CHECK(in_file(cursor_.plane_bytes, rows.scales.size(), plane_bytes));
-  CHECK(rows.scales.size() == rows.biases.size());
-  RETURN_IF_ERROR(file_.write_at(t.offset_bytes + cursor_.codes_bytes, rows.codes));
+  const RowBytes row = row_bytes(t.format, t.cols()).value();
+  const uint64_t count = rows.codes.size() / row.codes;
+  CHECK(count > 0 && count <= t.rows() - cursor_.rows && rows.codes.size() == count * row.codes &&
+        rows.scales.size() == count * row.scales && rows.biases.size() == count * row.biases);
+  const uint64_t scales_at = t.offset_bytes + t.rows() * row.codes;
+  const uint64_t biases_at = scales_at + t.rows() * row.scales;
+  RETURN_IF_ERROR(file_.write_at(t.offset_bytes + cursor_.rows * row.codes, rows.codes));
+  if (row.scales > 0)
+    RETURN_IF_ERROR(file_.write_at(scales_at + cursor_.rows * row.scales, rows.scales));
+  if (row.biases > 0)
+    RETURN_IF_ERROR(file_.write_at(biases_at + cursor_.rows * row.biases, rows.biases));
   cursor_.tensor.update(rows.codes);
-  cursor_.codes_bytes += rows.codes.size();
-  if (!rows.scales.empty()) {
-    const uint64_t at = t.offset_bytes + codes_bytes + cursor_.plane_bytes;
-    RETURN_IF_ERROR(file_.write_at(at, rows.scales));
-    RETURN_IF_ERROR(file_.write_at(at + plane_bytes, rows.biases));
-    cursor_.scales.update(rows.scales);
-    cursor_.biases.update(rows.biases);
-    cursor_.plane_bytes += rows.scales.size();
-  }
-  return cursor_.codes_bytes == codes_bytes ? finish_tensor() : Status();
+  cursor_.scales.update(rows.scales);
+  cursor_.biases.update(rows.biases);
+  cursor_.rows += count;
+  return cursor_.rows == t.rows() ? finish_tensor() : Status();
 }
 
 Status ContainerWriter::finish_tensor() {
   const TrunkTensor& t = plan_.manifest.trunk[digests_.size()];
-  const uint64_t plane_bytes = plane_bytes_of(t);
-  CHECK(cursor_.plane_bytes == plane_bytes);
-  const uint64_t scales_at = t.offset_bytes + cursor_.codes_bytes;
-  RETURN_IF_ERROR(read_back_plane(scales_at, plane_bytes, cursor_.scales));
-  RETURN_IF_ERROR(read_back_plane(scales_at + plane_bytes, plane_bytes, cursor_.biases));
+  const RowBytes row = row_bytes(t.format, t.cols()).value();
+  const uint64_t scales_at = t.offset_bytes + t.rows() * row.codes;
+  const uint64_t scales_bytes = t.rows() * row.scales, biases_bytes = t.rows() * row.biases;
+  RETURN_IF_ERROR(read_back_plane(scales_at, scales_bytes, cursor_.scales));
+  RETURN_IF_ERROR(read_back_plane(scales_at + scales_bytes, biases_bytes, cursor_.biases));
   digests_.push_back(cursor_.tensor.digest());
   cursor_ = TensorCursor();
   return {};
@@ -131,7 +127,15 @@ Status ContainerWriter::finish_trunk(Json report) {
 }
 
 const Json& ContainerWriter::trunk_report() const {
-  const JournalPiece* piece = journal_.find(kTrunkName);
+  return report_of(kTrunkName);
+}
+
+const Json& ContainerWriter::layer_report(uint32_t layer) const {
+  return report_of(expert_file_name(layer));
+}
+
+const Json& ContainerWriter::report_of(const std::string& file) const {
+  const JournalPiece* piece = journal_.find(file);
   CHECK(piece != nullptr);
   return piece->report;
 }
@@ -153,9 +157,9 @@ Status ContainerWriter::append_expert(std::span<const std::byte> record) {
   return {};
 }
 
-Status ContainerWriter::finish_layer() {
+Status ContainerWriter::finish_layer(Json report) {
   CHECK(digests_.size() == plan_.manifest.spec.experts);
-  return finish_file(expert_file_name(layer_), Json::object());
+  return finish_file(expert_file_name(layer_), std::move(report));
 }
 
 Status ContainerWriter::finish_file(const std::string& name, Json report) {
@@ -187,6 +191,16 @@ Status ContainerWriter::copy_small_file(const std::string& name, const File& sou
   return {};
 }
 
+Status ContainerWriter::write_small_file(const std::string& name, std::string_view text) {
+  CHECK(is_small_file_name(name) && text.size() == plan_.manifest.files.at(name).bytes);
+  ASSIGN_OR_RETURN(File target, create(name, text.size()));
+  RETURN_IF_ERROR(target.write_at(0, std::as_bytes(std::span(text))));
+  RETURN_IF_ERROR(target.sync());
+  RETURN_IF_ERROR(target.close());
+  small_digests_[name] = digest_to_hex(xxh3_64(text));
+  return {};
+}
+
 Status ContainerWriter::write_digests() {
   std::vector<uint64_t> all;
   const auto take = [&](const std::string& file) {
@@ -195,7 +209,7 @@ Status ContainerWriter::write_digests() {
     all.insert(all.end(), digests.begin(), digests.end());
   };
   for (uint32_t layer = 0; layer < plan_.manifest.spec.layer_count(); ++layer)
-    take(expert_file_name(layer));
+    if (has_experts(plan_.manifest.spec, layer)) take(expert_file_name(layer));
   take(kTrunkName);
   const auto bytes = std::as_bytes(std::span(all));
   const std::string name(kDigestsFile);

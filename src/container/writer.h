@@ -9,6 +9,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/hash.h"
@@ -39,11 +40,11 @@ class ContainerWriter {
   bool layer_finished(uint32_t layer) const { return finished(expert_file_name(layer)); }
   uint64_t finished_bytes() const;  // of the finished ones of these files
 
-  // The trunk, tensor after tensor in manifest order, each in batches of whole rows. Codes are the
-  // values of plain formats; affine8 brings codes (n, cols), scales and biases (n, cols/64, bf16)
-  // of the same n rows.
+  // The trunk, tensor after tensor in manifest order, each in batches of whole rows: every plane
+  // that the format has (row_bytes), of the same rows. Codes are the values of plain formats.
   struct TrunkRows {
     std::span<const std::byte> codes, scales = {}, biases = {};
+    size_t bytes() const { return codes.size() + scales.size() + biases.size(); }
   };
   Status begin_trunk();
   Status append_trunk(const TrunkRows& rows);
@@ -52,15 +53,18 @@ class ContainerWriter {
   Status finish_trunk(Json report);
   const Json& trunk_report() const;
 
-  // A layer's experts in order, each a whole record of stride_bytes.
+  // A moe layer's experts in order, each a whole record of stride_bytes. Reports as the trunk's.
   Status begin_layer(uint32_t layer);
   Status append_expert(std::span<const std::byte> record);
-  Status finish_layer();
+  Status finish_layer(Json report);
+  const Json& layer_report(uint32_t layer) const;
 
   // Copies a small file of the plan. corrupt when its size is no longer the planned one.
   Status copy_small_file(const std::string& name, const File& source);
+  // Writes a small file of the plan, whose size is the text's.
+  Status write_small_file(const std::string& name, std::string_view text);
 
-  // Needs the trunk, every layer and every small file. Returns the container's bytes.
+  // Needs the trunk, every moe layer and every small file. Returns the container's bytes.
   Result<uint64_t> finish(Json report);
 
   // Gives up for good: removes everything that was written.
@@ -70,11 +74,10 @@ class ContainerWriter {
   static constexpr const char* kTrunkName = "trunk.bin";
 
   // Where the tensor being written stands. Its digest runs over codes, scales, biases in this
-  // order; the codes are hashed as they come, the two small planes (6 % of the bytes) are read back
-  // when all are there.
+  // order; the codes are hashed as they come, the two small planes (11 % of the bytes at most) are
+  // read back when all are there.
   struct TensorCursor {
-    uint64_t codes_bytes = 0,
-             plane_bytes = 0;  // written so far; plane: of scales, and as many of biases
+    uint64_t rows = 0;  // written so far
     Xxh3Stream tensor, scales, biases;
   };
 
@@ -84,6 +87,7 @@ class ContainerWriter {
   bool finished(const std::string& file) const;
   uint64_t digests_of(const std::string& file) const;
   Result<File> create(const std::string& name, uint64_t bytes) const;
+  const Json& report_of(const std::string& file) const;
   Status finish_tensor();
   Status read_back_plane(uint64_t offset, uint64_t bytes, const Xxh3Stream& written);
   Status finish_file(const std::string& name, Json report);

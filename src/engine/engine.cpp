@@ -56,7 +56,8 @@ Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& op
                             .chunk = options.chunk,
                             .slots = options.slots,
                             .threads = thread_count(options),
-                            .sessions = 1,
+                            .sessions = options.sessions,
+                            .snapshots = options.snapshots,
                             .extra_bytes = options.extra_bytes};
   ASSIGN_OR_RETURN(MemoryPlan plan, plan_memory(container.spec(), request, machine));
   if (process.peak_resident_bytes > plan.budget_bytes)
@@ -72,6 +73,8 @@ Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& op
 Status validate_engine_options(const EngineOptions& options) {
   if (options.threads > 1024)
     return invalid_argument_error("--threads {} is more than 1024", options.threads);
+  if (options.sessions == 0 || options.sessions > 1024)
+    return invalid_argument_error("{} sessions; it can be 1 to 1024", options.sessions);
   if (options.io != "threads")
     return invalid_argument_error("--io '{}' is not known to this version; it has threads",
                                   options.io);
@@ -108,7 +111,7 @@ LoadedModel::LoadedModel(Container container, std::unique_ptr<Tokenizer> tokeniz
     : container_(std::move(container)),
       tokenizer_(std::move(tokenizer)),
       plan_(plan),
-      rope_(container_.spec().rope, container_.spec().head_dim) {}
+      rope_(container_.spec().rope, container_.spec().rotary_dim) {}
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
                                                        std::unique_ptr<Tokenizer> tokenizer,
@@ -117,6 +120,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
   std::unique_ptr<LoadedModel> model(
       new LoadedModel(std::move(container), std::move(tokenizer), plan));
   const ArchitectureSpec& spec = model->container_.spec();
+  model->max_sessions_ = options.sessions;
   RETURN_IF_ERROR(model->read_generation_config());
   ASSIGN_OR_RETURN(model->kernels_, select_kernels(options.kernels));
   ASSIGN_OR_RETURN(const EvictionRule rule, eviction_rule_from_name(options.cache_policy));
@@ -154,13 +158,17 @@ std::string LoadedModel::io_description() const {
 }
 
 Result<std::unique_ptr<Session>> LoadedModel::new_session() {
-  if (open_sessions_ > 0)
+  if (open_sessions_ >= max_sessions_)
     return invalid_argument_error(
-        "this engine was planned for one session at a time; close the other first");
-  ASSIGN_OR_RETURN(SequenceState state,
-                   SequenceState::create(container_.spec(), plan_.context, plan_.chunk));
+        "this engine was planned for {} session{} at a time; close another first", max_sessions_,
+        max_sessions_ == 1 ? "" : "s");
+  const ArchitectureSpec& spec = container_.spec();
+  ASSIGN_OR_RETURN(SequenceState state, SequenceState::create(spec, plan_.context, plan_.chunk));
+  ASSIGN_OR_RETURN(Snapshots snapshots,
+                   Snapshots::create(snapshot_bytes(spec, plan_.context), plan_.snapshots));
   ++open_sessions_;
-  return std::unique_ptr<Session>(std::make_unique<Timeline>(*this, std::move(state)));
+  return std::unique_ptr<Session>(
+      std::make_unique<Timeline>(*this, std::move(state), std::move(snapshots)));
 }
 
 EngineStats LoadedModel::stats() const {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/units.h"
 #include "container/container.h"
 #include "io/read_queue.h"
 #include "model/memory_plan.h"
@@ -30,7 +31,9 @@ struct EngineOptions {
   std::string kernels = "auto";
   std::string cache_policy = "lfu";
   std::string io = "threads";
-  std::string direct = "auto";  // on | off | auto: O_DIRECT where a probe read proves it
+  std::string direct = "auto";          // on | off | auto: O_DIRECT where a probe read proves it
+  uint32_t sessions = 1;                // that may be open at once
+  uint32_t snapshots = kAutoSnapshots;  // of the state, kept by each session
   uint64_t extra_bytes =
       0;  // what the caller will hold itself, counted in the plan (captured values)
   // Tests put faults under the cache by giving their own reads.
@@ -57,6 +60,9 @@ struct GenerateOptions {
   uint32_t max_tokens = 0;  // 0 = until a stop id or the context's end
   std::vector<TokenId>
       stop_ids;  // the one that stopped it is in Generation::ids but not passed to on_token
+  // Position in the prompt where the answer's own header begins: the state there is kept, since the
+  // next turn and a second try go back to it. 0: just before the prompt's last token.
+  uint32_t turn_start = 0;
   const std::atomic<bool>* cancel = nullptr;  // looked at once a token and once a chunk
   std::function<void(uint32_t done, uint32_t total)> on_prefill = {};  // after each chunk
   std::function<bool(TokenId)> on_token = {};  // false stops, as cancel does
@@ -71,7 +77,7 @@ struct Generation {
 // Copies of inner values for `wader logits` and the golden tests. Row-major, sized by evaluate().
 struct Capture {
   std::vector<float> hidden;  // (layers + 1, T, hidden); the last one after the final norm
-  std::vector<int32_t> router_indices;  // (layers, T, k)
+  std::vector<int32_t> router_indices;  // (layers, T, k); −1 in dense layers, which have no router
   std::vector<float> router_weights;    // (layers, T, k)
 };
 
@@ -79,7 +85,8 @@ class Session {
  public:
   virtual ~Session() = default;
   virtual const std::vector<TokenId>& tokens() const = 0;
-  // Makes `prompt` the timeline (the state of the longest common prefix is kept) and continues it.
+  // Makes `prompt` the timeline and continues it. The state of the common prefix is kept, or of the
+  // longest part of it that a snapshot has: the same bits as computing all of it.
   virtual Result<Generation> generate(std::span<const TokenId> prompt,
                                       const GenerateOptions& options) = 0;
   // Makes `tokens` the timeline, calling on_logits for each position computed, from `first_logits`
@@ -90,7 +97,16 @@ class Session {
       const std::function<void(uint32_t position, std::span<const float> logits)>& on_logits,
       Capture* capture) = 0;
   virtual void reset() = 0;
+
+  // The timeline in a file: its tokens, its state, and `note` (the caller's own text, at most
+  // kMaxNoteBytes). Written aside and renamed. load() gives the note back; it refuses a file of
+  // another model or other kernels, one that needs a larger context, and any damage, and the
+  // session is then empty.
+  virtual Status save(const std::filesystem::path& file, std::string_view note) const = 0;
+  virtual Result<std::string> load(const std::filesystem::path& file) = 0;
 };
+
+constexpr uint64_t kMaxNoteBytes = 64 * kMiB;
 
 class Engine {
  public:

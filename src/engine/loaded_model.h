@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "model/container_experts.h"
 #include "model/forward.h"
+#include "model/snapshots.h"
 
 namespace wader {
 
@@ -34,6 +35,7 @@ class LoadedModel final : public Engine {
             *kernels_,         *cache_,
             *threads_,         work_};
   }
+  const Kernels& kernels() const { return *kernels_; }
   EngineStats& counters() { return stats_; }
   void session_closed() { --open_sessions_; }
 
@@ -57,7 +59,7 @@ class LoadedModel final : public Engine {
   std::unique_ptr<ReadQueue> queue_;
   std::unique_ptr<ExpertCache> cache_;
   EngineStats stats_;
-  uint32_t open_sessions_ = 0;
+  uint32_t max_sessions_ = 1, open_sessions_ = 0;
 };
 
 }  // namespace wader

@@ -5,9 +5,14 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "engine/state_file.h"
 
 namespace wader {
 namespace {
+
+// Tokens between periodic snapshots: what a rewind to an arbitrary place computes again at most, as
+// long as there are snapshots enough. Copying one is far below a thousandth of computing these.
+constexpr uint32_t kSnapshotInterval = 256;
 
 // Adds the seconds of its life to `total`.
 class Stopwatch {
@@ -36,7 +41,7 @@ class CaptureObserver {
     const size_t hidden = static_cast<size_t>(spec.layer_count() + 1) * total * spec.hidden;
     const size_t routed = static_cast<size_t>(spec.layer_count()) * total * spec.experts_per_token;
     capture_.hidden.resize(hidden);
-    capture_.router_indices.resize(routed);
+    capture_.router_indices.assign(routed, -1);
     capture_.router_weights.resize(routed);
     observer_.on_hidden = [this](uint32_t stage, std::span<const float> x) {
       // The last layer's output is kept as it is after the final norm, as the reference returns it.
@@ -69,8 +74,8 @@ class CaptureObserver {
 
 }  // namespace
 
-Timeline::Timeline(LoadedModel& model, SequenceState state)
-    : model_(model), state_(std::move(state)) {
+Timeline::Timeline(LoadedModel& model, SequenceState state, Snapshots snapshots)
+    : model_(model), state_(std::move(state)), snapshots_(std::move(snapshots)) {
   tokens_.reserve(state_.context());
   rows_.reserve(model.plan().chunk);
 }
@@ -81,7 +86,30 @@ Timeline::~Timeline() {
 
 void Timeline::reset() {
   CHECK(state_.rewind(0));
+  snapshots_.forget_after(0);
   tokens_.clear();
+}
+
+Status Timeline::save(const std::filesystem::path& file, std::string_view note) const {
+  if (!state_.whole())
+    return invalid_argument_error("the last pass failed half way; there is no state to save");
+  return save_state(file, state_identity(model_.container(), model_.kernels()), state_, tokens_,
+                    note);
+}
+
+Result<std::string> Timeline::load(const std::filesystem::path& file) {
+  reset();
+  auto loaded = load_state(file, state_identity(model_.container(), model_.kernels()), state_);
+  if (loaded.ok()) {
+    if (Status status = check_tokens(loaded->tokens); !loaded->tokens.empty() && !status.ok())
+      loaded = std::move(status).error().within(file.string());
+  }
+  if (!loaded.ok()) {
+    reset();
+    return std::move(loaded).error();
+  }
+  tokens_.assign(loaded->tokens.begin(), loaded->tokens.end());
+  return std::move(loaded->note);
 }
 
 Status Timeline::check_tokens(std::span<const TokenId> tokens) const {
@@ -102,13 +130,18 @@ Status Timeline::check_tokens(std::span<const TokenId> tokens) const {
 uint32_t Timeline::keep_prefix(std::span<const TokenId> tokens, uint32_t most) {
   const auto common =
       std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end()).first;
-  auto kept = std::min(static_cast<uint32_t>(common - tokens_.begin()), most);
-  // A rewind beyond what the sliding rings remember means computing all again: slower, the same
-  // bits.
+  const auto shared = static_cast<uint32_t>(common - tokens_.begin());
+  auto kept = std::min(shared, most);
   if (!state_.rewind(kept)) {
-    CHECK(state_.rewind(0));
-    kept = 0;
+    // What the state no longer knows is computed again from the last snapshot: slower, the same
+    // bits.
+    kept = snapshots_.latest(kept);
+    if (kept > 0)
+      snapshots_.restore(state_, kept);
+    else
+      CHECK(state_.rewind(0));
   }
+  snapshots_.forget_after(shared);
   tokens_.resize(kept);
   return kept;
 }
@@ -149,21 +182,39 @@ Status Timeline::evaluate(std::span<const TokenId> tokens, uint32_t first_logits
   return {};
 }
 
+uint32_t Timeline::prefill_rows(uint32_t begin, uint32_t total, uint32_t turn_start) const {
+  const uint32_t rows = std::min(model_.plan().chunk, total - begin);
+  const bool stops = snapshots_.enabled() && state_.is_recurrent() && begin < turn_start;
+  return stops ? std::min(rows, turn_start - begin) : rows;
+}
+
 Result<bool> Timeline::prefill(std::span<const TokenId> prompt, const GenerateOptions& options,
                                const std::function<void(std::span<const float>)>& on_last_logits) {
   const auto total = static_cast<uint32_t>(prompt.size());
+  const uint32_t turn_start =
+      options.turn_start > 0 && options.turn_start < total ? options.turn_start : total - 1;
   Stopwatch watch(model_.counters().prefill_seconds);
+  // Where the last answer ended: the next edit or branch may come back to it.
+  if (!tokens_.empty()) snapshots_.keep(state_, state_.length(), SnapshotKind::turn_boundary);
   while (tokens_.size() < total) {
     if (is_cancelled(options)) return false;
     const auto begin = static_cast<uint32_t>(tokens_.size());
-    const uint32_t count = std::min(model_.plan().chunk, total - begin);
+    const uint32_t count = prefill_rows(begin, total, turn_start);
     RETURN_IF_ERROR(pass(
         prompt, begin, count, total - 1,
         [&](uint32_t, std::span<const float> logits) { on_last_logits(logits); }, nullptr));
     model_.counters().prefill_tokens += count;
+    keep_periodic(begin);
+    if (state_.can_save(turn_start) && turn_start > begin)
+      snapshots_.keep(state_, turn_start, SnapshotKind::turn_boundary);
     if (options.on_prefill) options.on_prefill(begin + count, total);
   }
   return true;
+}
+
+void Timeline::keep_periodic(uint32_t before) {
+  if (state_.length() / kSnapshotInterval > before / kSnapshotInterval)
+    snapshots_.keep(state_, state_.length(), SnapshotKind::periodic);
 }
 
 Result<Generation> Timeline::generate(std::span<const TokenId> prompt,
@@ -215,6 +266,7 @@ Result<Generation> Timeline::generate(std::span<const TokenId> prompt,
       sampled = sampler.sample(logits);
     }));
     tokens_.push_back(id);
+    keep_periodic(position);
   }
 }
 

@@ -1,16 +1,17 @@
 // Timeline: the one Session there is. Holds the tokens whose state is computed, and moves that
-// state to where a prompt wants it: kept prefix, rewind, chunked prefill.
+// state to where a prompt wants it: kept prefix, rewind, snapshot, chunked prefill.
 #pragma once
 
 #include <vector>
 
 #include "engine/loaded_model.h"
+#include "model/snapshots.h"
 
 namespace wader {
 
 class Timeline final : public Session {
  public:
-  Timeline(LoadedModel& model, SequenceState state);
+  Timeline(LoadedModel& model, SequenceState state, Snapshots snapshots);
   ~Timeline() override;
 
   const std::vector<TokenId>& tokens() const override { return tokens_; }
@@ -20,10 +21,13 @@ class Timeline final : public Session {
                   const std::function<void(uint32_t, std::span<const float>)>& on_logits,
                   Capture* capture) override;
   void reset() override;
+  Status save(const std::filesystem::path& file, std::string_view note) const override;
+  Result<std::string> load(const std::filesystem::path& file) override;
 
  private:
   Status check_tokens(std::span<const TokenId> tokens) const;
-  // Keeps at most `most` tokens of the common prefix with `tokens`; returns how many.
+  // Keeps at most `most` tokens of the common prefix with `tokens`, as far as the state or a
+  // snapshot reaches; returns how many.
   uint32_t keep_prefix(std::span<const TokenId> tokens, uint32_t most);
   // One pass over tokens[begin, begin + count), which follow the state; logits from position
   // first_logits on.
@@ -31,12 +35,17 @@ class Timeline final : public Session {
               uint32_t first_logits,
               const std::function<void(uint32_t, std::span<const float>)>& on_logits,
               const ForwardObserver* observer);
+  // Rows of the next pass over a prompt: a recurrent state stops where a snapshot is wanted.
+  uint32_t prefill_rows(uint32_t begin, uint32_t total, uint32_t turn_start) const;
+  // A periodic snapshot when the state has passed a multiple of the interval since `before`.
+  void keep_periodic(uint32_t before);
   // Computes what of `prompt` is not in the state. False when cancelled between two chunks.
   Result<bool> prefill(std::span<const TokenId> prompt, const GenerateOptions& options,
                        const std::function<void(std::span<const float>)>& on_last_logits);
 
   LoadedModel& model_;
   SequenceState state_;
+  Snapshots snapshots_;
   std::vector<TokenId> tokens_;  // computed, tokens_.size() == state_.length()
   std::vector<Row> rows_;        // scratch of pass()
 };

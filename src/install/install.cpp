@@ -4,11 +4,12 @@
 
 #include <cmath>
 #include <filesystem>
-#include <limits>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/machine.h"
 #include "container/manifest.h"
 #include "install/plan.h"
 #include "install/repack.h"
@@ -70,24 +71,60 @@ uint64_t weight_bytes(const Manifest& manifest) {
   return manifest.trunk_bytes() + manifest.expert_bytes();
 }
 
-Json report_of(const ContainerWriter& writer) {
-  return {{"trunk_bytes", writer.manifest().trunk_bytes()},
-          {"expert_bytes", writer.manifest().expert_bytes()},
-          {"trunk", writer.trunk_report()}};
+// Mean of the numbers, to two decimals; null when there are none.
+Json mean_db(const std::vector<double>& all) {
+  if (all.empty()) return nullptr;
+  double sum = 0;
+  for (double db : all) sum += db;
+  return std::round(100 * sum / static_cast<double>(all.size())) / 100;
 }
 
-double mean_snr_db(const ContainerWriter& writer) {
-  const Json& report = writer.trunk_report();
-  if (!json_has(report, "mean_snr_db") || !report["mean_snr_db"].is_number())
-    return std::numeric_limits<double>::infinity();
-  return report["mean_snr_db"].get<double>();
+// The journal is ours, but it lay on a disk in between: what is not as it was written says nothing.
+Json snr_of(const Json& facts) {
+  return json_has(facts, "snr_db") && facts["snr_db"].is_number() ? facts["snr_db"] : Json(nullptr);
+}
+
+// From the pieces that the journal kept, so that it is the same however many runs it took.
+Json report_of(const InstallPlan& plan, const ContainerWriter& writer) {
+  const Manifest& manifest = writer.manifest();
+  std::vector<double> trunk_db, expert_db;
+  for (const auto& [name, facts] : writer.trunk_report().items())
+    if (const Json snr = snr_of(facts); snr.is_number()) trunk_db.push_back(snr.get<double>());
+  Json layers = Json::object();
+  for (uint32_t layer = 0; layer < manifest.spec.layer_count(); ++layer) {
+    if (!has_experts(manifest.spec, layer)) continue;
+    const Json& facts = writer.layer_report(layer);
+    for (const auto& [matrix, value] : facts.items())
+      if (const Json snr = snr_of(value); snr.is_number()) expert_db.push_back(snr.get<double>());
+    layers[std::to_string(layer)] = facts;
+  }
+  return {{"source_kind", plan.checkpoint->kind()},
+          {"trunk_bytes", manifest.trunk_bytes()},
+          {"expert_bytes", manifest.expert_bytes()},
+          {"trunk",
+           {{"source", plan.trunk_source_text},
+            {"stored", trunk_format_text(manifest)},
+            {"mean_snr_db", mean_db(trunk_db)},
+            {"matrices", writer.trunk_report()}}},
+          {"experts",
+           {{"source", expert_format_text(plan.checkpoint->expert_format())},
+            {"stored", expert_format_text(manifest.experts.format)},
+            {"mean_snr_db", mean_db(expert_db)},
+            {"layers", std::move(layers)}}}};
+}
+
+StoredPart stored_part(const Json& part) {
+  StoredPart out{part["source"].get<std::string>(), part["stored"].get<std::string>()};
+  if (part["mean_snr_db"].is_number()) out.snr_db = part["mean_snr_db"].get<double>();
+  return out;
 }
 
 // Everything that is still missing, then the finish. Returns the container's bytes.
 Result<uint64_t> write_container(const InstallPlan& plan, Repacker& repacker,
                                  ContainerWriter& writer, ProgressMeter& meter) {
-  for (const InstallPlan::SmallFile& small : plan.small_files)
-    RETURN_IF_ERROR(writer.copy_small_file(small.name, small.file));
+  for (const InstallPlan::PlannedFile& small : plan.small_files)
+    RETURN_IF_ERROR(small.text ? writer.write_small_file(small.name, *small.text)
+                               : writer.copy_small_file(small.name, small.file));
   RETURN_IF_ERROR(plan.check_source_unchanged());
   if (!writer.trunk_finished()) {
     RETURN_IF_ERROR(meter.report("trunk"));
@@ -95,13 +132,13 @@ Result<uint64_t> write_container(const InstallPlan& plan, Repacker& repacker,
     meter.set_done(writer.finished_bytes());
   }
   for (uint32_t layer = 0; layer < writer.manifest().spec.layer_count(); ++layer) {
-    if (writer.layer_finished(layer)) continue;
+    if (!has_experts(writer.manifest().spec, layer) || writer.layer_finished(layer)) continue;
     RETURN_IF_ERROR(meter.report("experts"));
     RETURN_IF_ERROR(repacker.repack_layer(writer, layer, meter));
     meter.set_done(writer.finished_bytes());
   }
   RETURN_IF_ERROR(meter.report("experts"));
-  return writer.finish(report_of(writer));
+  return writer.finish(report_of(plan, writer));
 }
 
 // What the caller can do about an install that stopped half-way.
@@ -128,9 +165,11 @@ Result<InstallReport> install(const InstallOptions& options, const ProgressFn& p
   if (options.destination.empty()) return invalid_argument_error("no destination was given");
   RETURN_IF_ERROR(check_destination(options.destination));
   ASSIGN_OR_RETURN(const InstallPlan plan, make_install_plan(options));
-  RETURN_IF_ERROR(check_apart(plan.checkpoint.directory(), options.destination));
+  RETURN_IF_ERROR(check_apart(plan.checkpoint->directory(), options.destination));
   RETURN_IF_ERROR(check_disk(options.destination, plan));
-  ASSIGN_OR_RETURN(Repacker repacker, Repacker::create(plan));
+  const uint32_t threads =
+      options.threads > 0 ? options.threads : choose_threads(process_affinity()).threads;
+  ASSIGN_OR_RETURN(Repacker repacker, Repacker::create(plan, static_cast<int>(threads)));
   ASSIGN_OR_RETURN(ContainerWriter writer,
                    ContainerWriter::open(options.destination, plan.container));
 
@@ -148,7 +187,8 @@ Result<InstallReport> install(const InstallOptions& options, const ProgressFn& p
   report.container_bytes = *bytes;
   report.resumed = writer.resumed();
   report.started_over = writer.started_over();
-  report.trunk_snr_db = mean_snr_db(writer);
+  report.experts = stored_part(writer.manifest().report["experts"]);
+  report.trunk = stored_part(writer.manifest().report["trunk"]);
   return report;
 }
 

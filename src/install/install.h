@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
+#include <optional>
 #include <string>
 
 #include "base/progress.h"
@@ -15,10 +17,19 @@ namespace wader {
 struct InstallOptions {
   std::filesystem::path source;       // checkpoint directory or file
   std::filesystem::path destination;  // the container directory, NAME.wader
-  // affine8 or bf16, for TrunkRole::matrix tensors (others stay as released; a matrix whose columns
-  // are not whole groups falls back to bf16).
-  DType trunk = DType::affine8;
-  uint32_t layers = 0;  // keep only the first N layers; 0 = all (for tests and measurements)
+  // What experts and the trunk's matrices are stored in; nothing is auto (install/formats.h has the
+  // whole table). Experts: mxfp4, affine4, affine8 or bf16. Trunk: affine8 or bf16.
+  std::optional<DType> experts = {}, trunk = {};
+  uint32_t layers = 0;   // keep only the first N layers; 0 = all (for tests and measurements)
+  uint32_t threads = 0;  // that quantise; 0 = what the machine gives. The bytes do not depend on it
+};
+
+// One half of a model, in words.
+struct StoredPart {
+  std::string source, stored;  // formats: "bf16", "affine4"
+  // Signal to error of what quantising changed, mean over its matrices; infinite when nothing was
+  // lost.
+  double snr_db = std::numeric_limits<double>::infinity();
 };
 
 struct InstallReport {
@@ -28,7 +39,7 @@ struct InstallReport {
   bool resumed = false;  // a journal of an earlier, unfinished run was continued
   bool started_over =
       false;  // an unfinished run with another source or other options was thrown away first
-  double trunk_snr_db = 0;  // mean over quantised matrices; infinite when none was
+  StoredPart experts, trunk;
 };
 
 // Disk space that installing takes, in whole blocks and with the journal; what install() checks

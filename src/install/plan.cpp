@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "container/manifest.h"
+#include "install/formats.h"
+#include "install/source_reader.h"
 
 namespace wader {
 namespace {
@@ -56,40 +58,77 @@ void name_source(const fs::path& directory, Manifest& manifest) {
     manifest.source.replace(at, 2, "/");
 }
 
-// The format of a trunk tensor in the container. Only a matrix is ever rounded; f16 has no place in
-// a container, and f32 holds each of its values.
-DType trunk_format(const TrunkTensorSpec& tensor, DType source, DType wanted) {
-  if (tensor.role == TrunkRole::exact) return source == DType::bf16 ? DType::bf16 : DType::f32;
-  return trunk_dtype_allowed(tensor, wanted) ? wanted : DType::bf16;
+// What a Checkpoint promises about its sources; the rest of the install relies on it.
+void check_source(const TensorSource& source, uint64_t rows, uint64_t cols) {
+  CHECK(source.rows == rows && source.cols == cols);
+  uint64_t covered = 0;
+  for (const SourceRows& piece : source.pieces) {
+    CHECK(row_bytes(piece.format, cols) && piece.rows > 0 && piece.to_step > 0);
+    CHECK(piece.to_row < rows && (rows - 1 - piece.to_row) / piece.to_step >= piece.rows - 1);
+    covered += piece.rows;
+  }
+  CHECK(covered == rows);
 }
 
-Status plan_trunk(DType wanted, InstallPlan& plan) {
+Status plan_trunk(std::optional<DType> wanted, InstallPlan& plan) {
   Manifest& manifest = plan.container.manifest;
   plan.trunk = trunk_tensors(manifest.spec);
-  std::vector<DType> dtypes;
+  std::vector<MatrixFormat> formats;
+  std::map<std::string, uint64_t> source_formats;
   for (const TrunkTensorSpec& tensor : plan.trunk) {
-    ASSIGN_OR_RETURN(TensorRef source, plan.checkpoint.trunk_source(tensor));
-    if (source.dtype != DType::bf16 && source.dtype != DType::f16 && source.dtype != DType::f32)
-      return unsupported_error("{} is {}; a trunk tensor must be bf16, f16 or f32", tensor.name,
-                               dtype_name(source.dtype));
-    CHECK(source.shape == tensor.shape);
-    dtypes.push_back(trunk_format(tensor, source.dtype, wanted));
+    ASSIGN_OR_RETURN(TensorSource source, plan.checkpoint->trunk_source(tensor));
+    check_source(source, tensor.rows(), tensor.cols());
+    ASSIGN_OR_RETURN(const MatrixFormat format, choose_trunk_format(tensor, source, wanted));
+    formats.push_back(format);
+    if (tensor.role == TrunkRole::matrix)
+      source_formats[format_name(source.format)] += source.rows * source.cols;
     plan.trunk_sources.push_back(std::move(source));
   }
-  manifest.trunk = place_trunk(manifest.spec, dtypes);
+  manifest.trunk = place_trunk(manifest.spec, formats);
+  plan.trunk_source_text = formats_by_size(source_formats);
   return {};
 }
 
+Status plan_experts(std::optional<DType> wanted, InstallPlan& plan) {
+  Manifest& manifest = plan.container.manifest;
+  ASSIGN_OR_RETURN(const ExpertFormat format,
+                   choose_expert_format(manifest.spec, plan.checkpoint->expert_format(), wanted));
+  manifest.experts = expert_layout(manifest.spec, format);
+  for (uint32_t layer = 0; layer < manifest.spec.layer_count(); ++layer) {
+    if (!has_experts(manifest.spec, layer)) continue;
+    for (uint32_t expert = 0; expert < manifest.spec.experts; ++expert) {
+      ASSIGN_OR_RETURN(const auto parts, plan.expert_parts(layer, expert));
+      uint64_t bytes = 0;
+      for (const InstallPlan::ExpertPart& part : parts) bytes += source_bytes(part.source);
+      plan.expert_source_bytes = std::max(plan.expert_source_bytes, bytes);
+    }
+  }
+  return {};
+}
+
+Result<InstallPlan::PlannedFile> plan_small_file(const Checkpoint& checkpoint, SmallFile small) {
+  CHECK(is_small_file_name(small.name));
+  InstallPlan::PlannedFile planned{std::move(small.name), std::move(small.text), {}, {}};
+  if (planned.text) {
+    planned.stamp.bytes = planned.text->size();
+  } else {
+    ASSIGN_OR_RETURN(planned.file,
+                     File::open(checkpoint.directory() / planned.name, File::Mode::read));
+    ASSIGN_OR_RETURN(planned.stamp, stamp_of(planned.file));
+  }
+  if (planned.stamp.bytes > kMaxSmallFileBytes)
+    return corrupt_error("{}: {}, and a file of this kind has at most {}",
+                         (checkpoint.directory() / planned.name).string(),
+                         format_bytes(planned.stamp.bytes), format_bytes(kMaxSmallFileBytes));
+  return planned;
+}
+
 Status plan_small_files(InstallPlan& plan) {
-  for (const std::string& name : plan.checkpoint.small_files()) {
-    CHECK(is_small_file_name(name));
-    ASSIGN_OR_RETURN(File file, File::open(plan.checkpoint.directory() / name, File::Mode::read));
-    ASSIGN_OR_RETURN(const SourceStamp stamp, stamp_of(file));
-    if (stamp.bytes > kMaxSmallFileBytes)
-      return corrupt_error("{}: {}, and a file of this kind has at most {}", file.path(),
-                           format_bytes(stamp.bytes), format_bytes(kMaxSmallFileBytes));
-    plan.container.manifest.files.emplace(name, FileRecord{stamp.bytes, ""});
-    plan.small_files.push_back({name, std::move(file), stamp});
+  for (SmallFile& small : plan.checkpoint->small_files()) {
+    ASSIGN_OR_RETURN(InstallPlan::PlannedFile planned,
+                     plan_small_file(*plan.checkpoint, std::move(small)));
+    plan.container.manifest.files.emplace(planned.name, FileRecord{planned.stamp.bytes, ""});
+    plan.small_files.push_back(std::move(planned));
   }
   return {};
 }
@@ -101,66 +140,99 @@ Json stamp_to_json(const File& file, const SourceStamp& stamp) {
 }
 
 // All that decides the container's bytes. Another value here means that finished pieces do not fit.
-Json origin_of(const InstallPlan& plan, const fs::path& source, DType trunk) {
+Json origin_of(const InstallPlan& plan, const fs::path& source) {
+  const Manifest& manifest = plan.container.manifest;
   Json files = Json::array();
   for (size_t i = 0; i < plan.stamps.size(); ++i)
-    files.push_back(stamp_to_json(plan.checkpoint.files()[i], plan.stamps[i]));
-  for (const InstallPlan::SmallFile& small : plan.small_files)
-    files.push_back(stamp_to_json(small.file, small.stamp));
-  const std::string spec = json_text(spec_to_json(plan.container.manifest.spec));
-  return {{"source", source.string()},
+    files.push_back(stamp_to_json(plan.checkpoint->files()[i], plan.stamps[i]));
+  for (const InstallPlan::PlannedFile& small : plan.small_files)
+    files.push_back(small.text ? Json({{"name", small.name},
+                                       {"bytes", small.text->size()},
+                                       {"digest", digest_to_hex(xxh3_64(*small.text))}})
+                               : stamp_to_json(small.file, small.stamp));
+  std::string trunk;
+  for (const TrunkTensor& tensor : manifest.trunk) trunk += format_name(tensor.format) + "\n";
+  const std::string spec = json_text(spec_to_json(manifest.spec));
+  return {{"format_version", kFormatVersion},
+          {"source", source.string()},
           {"source_files", std::move(files)},
-          {"trunk", dtype_name(trunk)},
-          {"layers", plan.container.manifest.spec.layer_count()},
+          {"experts",
+           {{"gate_up", format_name(manifest.experts.format.gate_up)},
+            {"down", format_name(manifest.experts.format.down)}}},
+          {"trunk", trunk_format_text(manifest)},
+          {"trunk_formats", digest_to_hex(xxh3_64(trunk))},
+          {"layers", manifest.spec.layer_count()},
           {"spec", digest_to_hex(xxh3_64(spec))}};
 }
 
 }  // namespace
 
 Result<InstallPlan> make_install_plan(const InstallOptions& options) {
-  if (options.trunk != DType::affine8 && options.trunk != DType::bf16)
-    return invalid_argument_error("the trunk can be affine8 or bf16, not {}",
-                                  dtype_name(options.trunk));
+  ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(options.source));
+  return make_install_plan(std::move(checkpoint), options);
+}
+
+Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
+                                      const InstallOptions& options) {
   InstallPlan plan;
-  ASSIGN_OR_RETURN(plan.checkpoint, Checkpoint::open(options.source));
+  plan.checkpoint = std::move(checkpoint);
 
   Manifest& manifest = plan.container.manifest;
-  manifest.spec = plan.checkpoint.spec();
+  manifest.spec = plan.checkpoint->spec();
   if (options.layers > manifest.spec.layer_count())
     return invalid_argument_error("{} layers were asked for, the model has {}", options.layers,
                                   manifest.spec.layer_count());
-  if (options.layers > 0) manifest.spec.layers.resize(options.layers);
+  if (options.layers > 0)
+    manifest.spec.layers.erase(manifest.spec.layers.begin() + options.layers,
+                               manifest.spec.layers.end());
   RETURN_IF_ERROR(validate_spec(manifest.spec));
-  manifest.experts = expert_layout(manifest.spec);
 
   std::error_code error;
-  const fs::path directory = fs::weakly_canonical(plan.checkpoint.directory(), error);
-  if (error) return errno_error(error.value(), plan.checkpoint.directory().string());
+  const fs::path directory = fs::weakly_canonical(plan.checkpoint->directory(), error);
+  if (error) return errno_error(error.value(), plan.checkpoint->directory().string());
   name_source(directory, manifest);
-  for (const File& file : plan.checkpoint.files()) {
+  for (const File& file : plan.checkpoint->files()) {
     ASSIGN_OR_RETURN(const SourceStamp stamp, stamp_of(file));
     plan.stamps.push_back(stamp);
   }
+  RETURN_IF_ERROR(plan_experts(options.experts, plan));
   RETURN_IF_ERROR(plan_trunk(options.trunk, plan));
   manifest.files = weight_files(manifest);
   RETURN_IF_ERROR(plan_small_files(plan));
-  plan.container.origin = origin_of(plan, directory, options.trunk);
+  plan.container.origin = origin_of(plan, directory);
   return plan;
+}
+
+Result<std::vector<InstallPlan::ExpertPart>> InstallPlan::expert_parts(uint32_t layer,
+                                                                       uint32_t expert) const {
+  const ArchitectureSpec& spec = container.manifest.spec;
+  std::vector<ExpertPart> parts;
+  for (const ExpertMatrix matrix : {ExpertMatrix::gate_up, ExpertMatrix::down}) {
+    const MatrixShape shape = expert_matrix_shape(spec, matrix);
+    ASSIGN_OR_RETURN(TensorSource weight, checkpoint->expert_source(layer, expert, matrix));
+    check_source(weight, shape.rows, shape.cols);
+    parts.push_back({matrix, false, std::move(weight)});
+    if (!spec.expert_bias) continue;
+    ASSIGN_OR_RETURN(TensorSource bias, checkpoint->expert_bias_source(layer, expert, matrix));
+    check_source(bias, 1, shape.rows);
+    parts.push_back({matrix, true, std::move(bias)});
+  }
+  return parts;
 }
 
 Status InstallPlan::check_source_unchanged() const {
   for (size_t i = 0; i < stamps.size(); ++i)
-    RETURN_IF_ERROR(check_unchanged(checkpoint.files()[i], stamps[i]));
-  for (const SmallFile& small : small_files)
-    RETURN_IF_ERROR(check_unchanged(small.file, small.stamp));
+    RETURN_IF_ERROR(check_unchanged(checkpoint->files()[i], stamps[i]));
+  for (const PlannedFile& small : small_files)
+    if (!small.text) RETURN_IF_ERROR(check_unchanged(small.file, small.stamp));
   return {};
 }
 
 Status InstallPlan::read_source(uint32_t file, uint64_t offset_bytes,
                                 std::span<std::byte> into) const {
   CHECK(file < stamps.size());
-  Status read = checkpoint.files()[file].read_at(offset_bytes, into);
-  if (!read.ok()) RETURN_IF_ERROR(check_unchanged(checkpoint.files()[file], stamps[file]));
+  Status read = checkpoint->files()[file].read_at(offset_bytes, into);
+  if (!read.ok()) RETURN_IF_ERROR(check_unchanged(checkpoint->files()[file], stamps[file]));
   return read;
 }
 
@@ -168,12 +240,14 @@ uint64_t InstallPlan::disk_bytes() const {
   uint64_t bytes = 2 * kBlockBytes;  // the directory and experts/
   for (const auto& [name, record] : container.manifest.files)
     bytes += align_up(record.bytes, kBlockBytes);
-  // Manifest: its digests and report are still to come. Journal: 19 bytes a digest, a line a file.
+  // Manifest: its digests and report are still to come, at most so many bytes a trunk tensor and a
+  // layer. Journal: 19 bytes a digest, a line a file, and the same report.
   const uint64_t files = container.manifest.files.size();
-  const uint64_t manifest =
-      manifest_to_text(container.manifest).size() + 64 * files + 128 * trunk.size();
+  const uint64_t report =
+      512 + 160 * trunk.size() + 288 * container.manifest.spec.moe_layer_count();
+  const uint64_t manifest = manifest_to_text(container.manifest).size() + 64 * files + report;
   const uint64_t journal = json_text(container.origin).size() + 256 * files +
-                           19 * digest_count(container.manifest) + 128 * trunk.size();
+                           19 * digest_count(container.manifest) + report;
   return bytes + align_up(manifest, kBlockBytes) + align_up(journal, kBlockBytes);
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,19 +24,31 @@ struct SourceStamp {
 };
 
 struct InstallPlan {
-  Checkpoint checkpoint;
-  std::vector<SourceStamp> stamps;  // of checkpoint.files(), in order
+  std::unique_ptr<Checkpoint> checkpoint;
+  std::vector<SourceStamp> stamps;  // of checkpoint->files(), in order
 
-  struct SmallFile {
+  // A file to copy, or a text to write.
+  struct PlannedFile {
     std::string name;
-    File file;
-    SourceStamp stamp;
+    std::optional<std::string> text;
+    File file;          // not open when there is a text
+    SourceStamp stamp;  // … and this only its size
   };
-  std::vector<SmallFile> small_files;
+  std::vector<PlannedFile> small_files;
 
   std::vector<TrunkTensorSpec> trunk;  // in manifest order
-  std::vector<TensorRef> trunk_sources;
+  std::vector<TensorSource> trunk_sources;
+  std::string trunk_source_text;     // formats of the source's matrices, most values first
+  uint64_t expert_source_bytes = 0;  // of the largest expert in the source's files
   ContainerPlan container;
+
+  // What one expert is made of: two matrices, and where the spec has them their biases.
+  struct ExpertPart {
+    ExpertMatrix matrix;
+    bool is_bias;
+    TensorSource source;
+  };
+  Result<std::vector<ExpertPart>> expert_parts(uint32_t layer, uint32_t expert) const;
 
   // corrupt, by name, when a source file is not what it was: its bytes could be of two models.
   Status check_source_unchanged() const;
@@ -46,5 +60,8 @@ struct InstallPlan {
 };
 
 Result<InstallPlan> make_install_plan(const InstallOptions& options);
+// The same for a source that is open already; options.source is not looked at.
+Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
+                                      const InstallOptions& options);
 
 }  // namespace wader

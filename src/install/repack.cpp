@@ -1,218 +1,224 @@
 #include "install/repack.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cmath>
-#include <cstring>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
-#include "tensor/float_formats.h"
-#include "tensor/matrix.h"
+#include "container/manifest.h"
 
 namespace wader {
 namespace {
 
-constexpr size_t kBatchValues = 128 * 1024;  // 0.5 MiB of f32; a longer row is a batch of its own
+constexpr uint64_t kBatchBytes = 2 * kMiB;  // of trunk rows; a longer row is a batch of its own
+// Quantised in 0.1 ms: the least that is worth waking a thread for.
+constexpr uint64_t kThreadValues = 16 * 1024;
+constexpr std::array kMatrices = {ExpertMatrix::gate_up, ExpertMatrix::down};
 
-uint64_t value_count(const TrunkTensorSpec& tensor) {
-  uint64_t count = 1;
-  for (uint64_t dim : tensor.shape) count *= dim;
-  return count;
+RowPlanes planes_of(std::span<std::byte> bytes, const RowBytes& row, uint64_t rows) {
+  return {bytes.first(rows * row.codes), bytes.subspan(rows * row.codes, rows * row.scales),
+          bytes.subspan(rows * (row.codes + row.scales), rows * row.biases)};
 }
 
-// Values that only make sense together: a row where groups must not be torn, else any number.
-uint64_t row_values(const TrunkTensorSpec& tensor, DType dtype) {
-  return dtype == DType::affine8 ? tensor.shape[1] : 1;
+RowPlanes row_of(const RowPlanes& planes, const RowBytes& row, uint64_t r) {
+  return {planes.codes.subspan(r * row.codes, row.codes),
+          planes.scales.subspan(r * row.scales, row.scales),
+          planes.biases.subspan(r * row.biases, row.biases)};
 }
 
-size_t batch_values(const TrunkTensorSpec& tensor, DType dtype) {
-  const uint64_t row = row_values(tensor, dtype);
-  return std::max<uint64_t>(1, kBatchValues / row) * row;
-}
-
-bool all_finite(std::span<const uint16_t> bf16) {
-  return std::none_of(bf16.begin(), bf16.end(),
-                      [](uint16_t bits) { return (bits & 0x7f80u) == 0x7f80u; });
-}
-
-template <typename T>
-std::span<const std::byte> first_bytes(const std::vector<T>& values, size_t count) {
-  return std::as_bytes(std::span(values).first(count));
-}
-
-Error range_error(std::string_view name) {
-  return corrupt_error("trunk tensor {} has values that BF16 cannot hold", name);
+// Elements are counted over the whole tensor, row by row, in the plane that the fault is in.
+Error fault_error(const RowFault& fault, const SourceRow& source, uint64_t row, uint32_t cols,
+                  const std::string& path, const std::string& what) {
+  using Kind = RowFault::Kind;
+  const MatrixFormat& format = source.piece->format;
+  const uint64_t unit = is_affine(format.dtype) ? format.group : kMxfp4Block;
+  switch (fault.kind) {
+    case Kind::value:
+      return corrupt_error("{}: {} has a NaN or an infinity at element {}", path, what,
+                           row * cols + fault.at);
+    case Kind::scale:
+      return corrupt_error("{}: {}.scales has a NaN or an infinity at element {}", path, what,
+                           row * (cols / unit) + fault.at);
+    case Kind::bias:
+      return corrupt_error("{}: {}.group_biases has a NaN or an infinity at element {}", path, what,
+                           row * (cols / unit) + fault.at);
+    case Kind::e8m0_nan:
+      return corrupt_error("{}: {}.scales has the E8M0 scale 255, which is NaN, at element {}",
+                           path, what, row * (cols / unit) + fault.at);
+    case Kind::out_of_range:
+      return corrupt_error("{}: {} has values that BF16 cannot hold, in row {}", path, what, row);
+    case Kind::none:
+      break;
+  }
+  UNREACHABLE("no fault");
 }
 
 }  // namespace
 
-void Repacker::QuantisationError::add(const float* exact, const float* stored, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    const double value = exact[i], difference = value - stored[i];
-    signal += value * value;
-    noise += difference * difference;
-  }
+Json Repacker::MatrixFacts::to_json() const {
+  Json snr_db = nullptr;  // nothing was lost
+  if (loss.noise > 0) snr_db = std::round(1000 * std::log10(loss.signal / loss.noise)) / 100;
+  return {{"source", format_name(source)}, {"stored", format_name(stored)}, {"snr_db", snr_db}};
 }
 
-Json Repacker::QuantisationError::snr_db() const {
-  if (noise == 0) return nullptr;
-  return std::round(1000 * std::log10(signal / noise)) / 100;  // two decimals
+uint64_t Repacker::batch_rows(size_t index) const {
+  const TrunkTensor& t = plan_->container.manifest.trunk[index];
+  const uint64_t row = std::max(longest_row_bytes(plan_->trunk_sources[index]),
+                                row_bytes(t.format, t.cols()).value().total());
+  return std::clamp<uint64_t>(kBatchBytes / row, 1, t.rows());
 }
 
-Result<Repacker> Repacker::create(const InstallPlan& plan) {
+Result<Repacker> Repacker::create(const InstallPlan& plan, int threads) {
   Repacker repacker(plan);
-  const std::vector<TrunkTensor>& placed = plan.container.manifest.trunk;
-  size_t longest = 0;
-  for (size_t i = 0; i < placed.size(); ++i)
-    longest = std::max(longest, batch_values(plan.trunk[i], placed[i].dtype));
-  repacker.raw_.resize(longest * sizeof(float));
-  repacker.values_.resize(longest);
-  repacker.stored_.resize(longest);
-  repacker.codes_.resize(longest);
-  repacker.scales_.resize(longest / kAffineGroup + 1);
-  repacker.biases_.resize(longest / kAffineGroup + 1);
-  repacker.rounded_.resize(longest);
-  ASSIGN_OR_RETURN(repacker.record_,
-                   AlignedBuffer::allocate(plan.container.manifest.experts.stride_bytes));
+  const Manifest& manifest = plan.container.manifest;
+  const ArchitectureSpec& spec = manifest.spec;
+  uint64_t staging = plan.expert_source_bytes, batch = 0, rows = 0, cols = 0;
+  for (size_t i = 0; i < manifest.trunk.size(); ++i) {
+    const TrunkTensor& t = manifest.trunk[i];
+    const uint64_t n = repacker.batch_rows(i);
+    staging = std::max(staging, n * longest_row_bytes(plan.trunk_sources[i]));
+    batch = std::max(batch, n * row_bytes(t.format, t.cols()).value().total());
+    rows = std::max(rows, n);
+    cols = std::max(cols, t.cols());
+  }
+  uint64_t expert_rows = 0;
+  for (const ExpertMatrix matrix : kMatrices) {
+    const MatrixShape shape = expert_matrix_shape(spec, matrix);
+    expert_rows += shape.rows + 1;  // and its bias
+    cols = std::max<uint64_t>({cols, shape.cols, shape.rows});
+  }
+  ASSIGN_OR_RETURN(repacker.staging_, AlignedBuffer::allocate(staging));
+  ASSIGN_OR_RETURN(repacker.record_, AlignedBuffer::allocate(manifest.experts.stride_bytes));
+  ASSIGN_OR_RETURN(repacker.batch_, AlignedBuffer::allocate(batch));
+  repacker.rows_.resize(std::max(rows, expert_rows));
+  repacker.losses_.resize(repacker.rows_.size());
+  repacker.pool_ = std::make_unique<ThreadPool>(threads);
+  for (int i = 0; i < repacker.pool_->size(); ++i)
+    repacker.threads_.push_back({RowScratch(cols), {}, 0});
   return repacker;
+}
+
+Status Repacker::store(const Batch& batch, const std::string& what, RowLoss& loss) {
+  const RowBytes bytes = batch.row();
+  for (ThreadState& thread : threads_) thread.fault = {};
+  const auto grain = static_cast<int64_t>(kThreadValues / batch.cols + 1);
+  pool_->parallel_for(static_cast<int64_t>(batch.rows.size()), grain, [&](ThreadPool::Slice slice) {
+    ThreadState& thread = threads_[static_cast<size_t>(slice.worker)];
+    for (auto r = static_cast<uint64_t>(slice.begin); r < static_cast<uint64_t>(slice.end); ++r) {
+      losses_[r] = {};
+      thread.fault_row = r;
+      thread.fault = store_row(batch.rows[r], batch.cols, batch.add, batch.target,
+                               row_of(batch.out, bytes, r), thread.scratch, losses_[r]);
+      if (thread.fault.kind != RowFault::Kind::none) return;
+    }
+  });
+  // Workers have slices in order: the first fault is the one that a single thread would have met.
+  for (const ThreadState& thread : threads_) {
+    if (thread.fault.kind == RowFault::Kind::none) continue;
+    const SourceRow& source = batch.rows[thread.fault_row];
+    return fault_error(thread.fault, source, batch.first_row + thread.fault_row, batch.cols,
+                       plan_->checkpoint->files()[source.piece->codes.file].path(), what);
+  }
+  for (size_t r = 0; r < batch.rows.size(); ++r) {
+    loss.signal += losses_[r].signal;
+    loss.noise += losses_[r].noise;
+  }
+  return {};
 }
 
 Status Repacker::repack_trunk(ContainerWriter& writer, ProgressMeter& meter) {
   RETURN_IF_ERROR(writer.begin_trunk());
-  const std::vector<TrunkTensor>& placed = writer.manifest().trunk;
   Json matrices = Json::object();
-  double sum = 0;
-  int lossy = 0;
-  for (size_t i = 0; i < placed.size(); ++i) {
-    QuantisationError error;
-    RETURN_IF_ERROR(repack_tensor(writer, i, meter, error));
+  for (size_t i = 0; i < plan_->trunk.size(); ++i) {
+    MatrixFacts facts{plan_->trunk_sources[i].format, writer.manifest().trunk[i].format, {}};
+    RETURN_IF_ERROR(repack_tensor(writer, i, meter, facts.loss));
     if (plan_->trunk[i].role != TrunkRole::matrix) continue;
-    const Json snr = error.snr_db();
-    if (!snr.is_null()) sum += snr.get<double>(), ++lossy;
-    matrices[placed[i].name] = {{"source", dtype_name(plan_->trunk_sources[i].dtype)},
-                                {"snr_db", snr}};
+    matrices[plan_->trunk[i].name] = facts.to_json();
   }
   RETURN_IF_ERROR(plan_->check_source_unchanged());
-  const Json mean = lossy > 0 ? Json(std::round(sum / lossy * 100) / 100) : Json(nullptr);
-  return writer.finish_trunk({{"mean_snr_db", mean}, {"matrices", std::move(matrices)}});
+  return writer.finish_trunk(std::move(matrices));
 }
 
 Status Repacker::repack_tensor(ContainerWriter& writer, size_t index, ProgressMeter& meter,
-                               QuantisationError& error) {
-  const TrunkTensor& target = writer.manifest().trunk[index];
-  const DType source = plan_->trunk_sources[index].dtype;
-  const uint64_t count = value_count(plan_->trunk[index]);
-  const size_t batch = batch_values(plan_->trunk[index], target.dtype);
-  for (uint64_t done = 0; done < count;) {
-    const size_t n = std::min<uint64_t>(batch, count - done);
-    RETURN_IF_ERROR(read_batch(index, done, n));
-    ContainerWriter::TrunkRows rows;
-    if (target.dtype == source) {
-      rows.codes = first_bytes(raw_, n * dtype_bytes(source));
-    } else if (target.dtype == DType::f32) {
-      rows.codes = first_bytes(values_, n);
-    } else {
-      ASSIGN_OR_RETURN(rows, target.dtype == DType::affine8 ? quantise_batch(index, n, error)
-                                                            : round_batch(index, n, error));
-    }
-    RETURN_IF_ERROR(writer.append_trunk(rows));
-    RETURN_IF_ERROR(
-        meter.advance("trunk", rows.codes.size() + rows.scales.size() + rows.biases.size()));
+                               RowLoss& loss) {
+  const TrunkTensor& t = writer.manifest().trunk[index];
+  const TensorSource& source = plan_->trunk_sources[index];
+  const RowBytes row = row_bytes(t.format, t.cols()).value();
+  const std::string what = fmt::format("trunk tensor {}", t.name);
+  const uint64_t batch = batch_rows(index);
+  for (uint64_t done = 0; done < t.rows();) {
+    const uint64_t n = std::min(batch, t.rows() - done);
+    const auto rows = std::span(rows_).first(n);
+    const SourceReader::Request request{&source, done, rows};
+    RETURN_IF_ERROR(reader_.read({&request, 1}, staging_.span()));
+    const RowPlanes out = planes_of(batch_.span(), row, n);
+    RETURN_IF_ERROR(store({rows, static_cast<uint32_t>(t.cols()), done, source.add, t.format, out},
+                          what, loss));
+    RETURN_IF_ERROR(writer.append_trunk({out.codes, out.scales, out.biases}));
+    RETURN_IF_ERROR(meter.advance("trunk", n * row.total()));
     done += n;
   }
   return {};
 }
 
-// Values [first, first + count) of the source into raw_ and values_; every one is finite.
-Status Repacker::read_batch(size_t index, uint64_t first_value, size_t count) {
-  const TensorRef& source = plan_->trunk_sources[index];
-  const uint64_t size = dtype_bytes(source.dtype);
-  const auto raw = std::span(raw_).first(count * size);
-  RETURN_IF_ERROR(plan_->read_source(source.file, source.offset_bytes + first_value * size, raw));
-  source_bytes_read_ += raw.size();
-  plain_to_f32(source.dtype, raw.data(), count, values_.data());
-  for (size_t i = 0; i < count; ++i)
-    if (!std::isfinite(values_[i]))
-      return corrupt_error("{}: trunk tensor {} has a NaN or an infinity at value {}",
-                           plan_->checkpoint.files()[source.file].path(), plan_->trunk[index].name,
-                           first_value + i);
-  return {};
-}
-
-Result<ContainerWriter::TrunkRows> Repacker::quantise_batch(size_t index, size_t count,
-                                                            QuantisationError& error) {
-  const auto cols = static_cast<uint32_t>(plan_->trunk[index].shape[1]);
-  const size_t groups = cols / kAffineGroup, rows = count / cols;
-  for (size_t row = 0; row < rows; ++row)
-    quantise_affine8_row(values_.data() + row * cols, cols, codes_.data() + row * cols,
-                         scales_.data() + row * groups, biases_.data() + row * groups);
-  if (!all_finite(std::span(scales_).first(rows * groups)) ||
-      !all_finite(std::span(biases_).first(rows * groups)))
-    return range_error(plan_->trunk[index].name);
-  const ContainerWriter::TrunkRows out{first_bytes(codes_, count),
-                                       first_bytes(scales_, rows * groups),
-                                       first_bytes(biases_, rows * groups)};
-  const MatrixView view{DType::affine8,   static_cast<uint32_t>(rows), cols,
-                        out.codes.data(), out.scales.data(),           out.biases.data()};
-  for (uint32_t row = 0; row < rows; ++row) {
-    dequantise_row(view, row, stored_.data());
-    error.add(values_.data() + size_t{row} * cols, stored_.data(), cols);
-  }
-  // Scale and bias can be finite and 255 · scale + bias still too much.
-  if (!std::isfinite(error.noise)) return range_error(plan_->trunk[index].name);
-  return out;
-}
-
-// f16 or f32 to bf16, for a matrix only: to the nearest, and what that costs goes into the report.
-Result<ContainerWriter::TrunkRows> Repacker::round_batch(size_t index, size_t count,
-                                                         QuantisationError& error) {
-  for (size_t i = 0; i < count; ++i) {
-    rounded_[i] = f32_to_bf16(values_[i]);
-    stored_[i] = bf16_to_f32(rounded_[i]);
-  }
-  if (!all_finite(std::span(rounded_).first(count))) return range_error(plan_->trunk[index].name);
-  error.add(values_.data(), stored_.data(), count);
-  return ContainerWriter::TrunkRows{first_bytes(rounded_, count)};
-}
-
 Status Repacker::repack_layer(ContainerWriter& writer, uint32_t layer, ProgressMeter& meter) {
   RETURN_IF_ERROR(writer.begin_layer(layer));
   const ExpertLayout& layout = writer.manifest().experts;
+  const ExpertFormat source = plan_->checkpoint->expert_format();
+  std::array<MatrixFacts, 2> facts{};
+  for (const ExpertMatrix matrix : kMatrices)
+    facts[static_cast<size_t>(matrix)] = {source.of(matrix), layout.format.of(matrix), {}};
   for (uint32_t expert = 0; expert < writer.manifest().spec.experts; ++expert) {
-    for (const ExpertSection& section : layout.sections)
-      RETURN_IF_ERROR(read_section(layer, expert, section));
+    RETURN_IF_ERROR(repack_expert(layer, expert, facts));
     RETURN_IF_ERROR(writer.append_expert(record_.span().first(layout.stride_bytes)));
     RETURN_IF_ERROR(meter.advance("experts", layout.stride_bytes));
   }
   RETURN_IF_ERROR(plan_->check_source_unchanged());
-  return writer.finish_layer();
+  return writer.finish_layer({{"gate_up", facts[0].to_json()}, {"down", facts[1].to_json()}});
 }
 
-// One section into its place in the record, and what its format forbids.
-Status Repacker::read_section(uint32_t layer, uint32_t expert, const ExpertSection& section) {
-  ASSIGN_OR_RETURN(const SourceRange source,
-                   plan_->checkpoint.expert_source(layer, expert, section));
-  CHECK(source.bytes == section.bytes);
-  const auto bytes = record_.span().subspan(section.offset_bytes, section.bytes);
-  RETURN_IF_ERROR(plan_->read_source(source.file, source.offset_bytes, bytes));
-  source_bytes_read_ += section.bytes;
-  const auto refuse = [&](std::string_view what, size_t at) {
-    return corrupt_error("{}: layer {}, expert {}: {} has {} at element {}",
-                         plan_->checkpoint.files()[source.file].path(), layer, expert, section.name,
-                         what, at);
-  };
-  if (section.name.ends_with(".scales")) {
-    const void* found = std::memchr(bytes.data(), 255, bytes.size());
-    if (found != nullptr)
-      return refuse("the E8M0 scale 255, which is NaN,",
-                    static_cast<size_t>(static_cast<const std::byte*>(found) - bytes.data()));
-  } else if (section.dtype == DType::bf16) {
-    for (size_t i = 0; i < bytes.size() / 2; ++i) {
-      uint16_t bits;
-      std::memcpy(&bits, bytes.data() + 2 * i, sizeof bits);
-      if ((bits & 0x7f80u) == 0x7f80u) return refuse("a NaN or an infinity", i);
+RowPlanes Repacker::part_planes(const InstallPlan::ExpertPart& part) {
+  const ExpertLayout& layout = plan_->container.manifest.experts;
+  const MatrixPlanes& at = layout.planes(part.matrix);
+  const auto record = record_.span();
+  if (part.is_bias)
+    return {record.subspan(at.linear_bias.value(), part.source.cols * sizeof(uint16_t)), {}, {}};
+  const RowBytes row = row_bytes(layout.format.of(part.matrix), part.source.cols).value();
+  const uint64_t rows = part.source.rows;
+  return {record.subspan(at.codes, rows * row.codes), record.subspan(at.scales, rows * row.scales),
+          record.subspan(at.biases, rows * row.biases)};
+}
+
+Status Repacker::repack_expert(uint32_t layer, uint32_t expert, std::array<MatrixFacts, 2>& facts) {
+  using Part = InstallPlan::ExpertPart;
+  const auto requests_of = [&](const std::vector<Part>& parts) {
+    std::vector<SourceReader::Request> requests;
+    size_t at = 0;
+    for (const Part& part : parts) {
+      requests.push_back({&part.source, 0, std::span(rows_).subspan(at, part.source.rows)});
+      at += part.source.rows;
     }
+    return requests;
+  };
+  ASSIGN_OR_RETURN(const std::vector<Part> parts, plan_->expert_parts(layer, expert));
+  const auto requests = requests_of(parts);
+  RETURN_IF_ERROR(reader_.read(requests, staging_.span()));
+  if (expert + 1 < plan_->container.manifest.spec.experts) {
+    ASSIGN_OR_RETURN(const std::vector<Part> next, plan_->expert_parts(layer, expert + 1));
+    reader_.prefetch(requests_of(next));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Part& part = parts[i];
+    MatrixFacts& of = facts[static_cast<size_t>(part.matrix)];
+    const std::string what = fmt::format("layer {}, expert {}: {}{}", layer, expert,
+                                         part.matrix == ExpertMatrix::gate_up ? "gate_up" : "down",
+                                         part.is_bias ? ".bias" : "");
+    RETURN_IF_ERROR(
+        store({requests[i].rows, static_cast<uint32_t>(part.source.cols), 0, part.source.add,
+               part.is_bias ? DType::bf16 : of.stored, part_planes(part)},
+              what, of.loss));
   }
   return {};
 }

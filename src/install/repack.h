@@ -1,59 +1,83 @@
-// Repacker: moves weights from a checkpoint into a container through a few MiB of buffers, whatever
-// the model's size. MXFP4 experts pass byte for byte; trunk matrices are quantised row by row.
+// Repacker: moves weights from a checkpoint into a container. Reads and writes are in order and in
+// one thread; several store rows of what was read. Memory, whatever the model's size: the bytes of
+// one expert in the source and in the container, or of a batch of trunk rows, and a few rows a
+// thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "container/progress_meter.h"
 #include "container/writer.h"
 #include "install/plan.h"
+#include "install/row_store.h"
+#include "install/source_reader.h"
 #include "io/aligned_buffer.h"
 
 namespace wader {
 
 class Repacker {
  public:
-  // `plan` outlives the repacker. Takes all the memory that repacking needs: one expert record and
-  // a batch of trunk rows. over_budget when there is none.
-  static Result<Repacker> create(const InstallPlan& plan);
+  // `plan` outlives the repacker. Takes all the memory that repacking needs; over_budget when there
+  // is none.
+  static Result<Repacker> create(const InstallPlan& plan, int threads);
 
-  // Each begins, fills and finishes its file. corrupt for a NaN or infinity in the trunk or an
-  // expert's bias and for the E8M0 scale byte 255, which is NaN: every one named by tensor, layer
-  // and expert.
+  // Each begins, fills and finishes its file. corrupt for a NaN or infinity among values, scales or
+  // biases and for the E8M0 scale byte 255, which is NaN: every one named by tensor, layer and
+  // expert.
   Status repack_trunk(ContainerWriter& writer, ProgressMeter& meter);
   Status repack_layer(ContainerWriter& writer, uint32_t layer, ProgressMeter& meter);
 
-  uint64_t source_bytes_read() const { return source_bytes_read_; }
+  uint64_t source_bytes_read() const { return reader_.bytes_read(); }
 
  private:
-  // Squared sums over one matrix: what it was, and what quantising did to it.
-  struct QuantisationError {
-    double signal = 0, noise = 0;
-    void add(const float* exact, const float* stored, size_t count);
-    Json snr_db() const;  // null when nothing was lost
+  // Rows of one tensor, read and to be stored.
+  struct Batch {
+    std::span<const SourceRow> rows;
+    uint32_t cols;
+    uint64_t first_row;  // of the tensor
+    float add;
+    MatrixFormat target;
+    RowPlanes out;  // of all rows
+    RowBytes row() const { return row_bytes(target, cols).value(); }
+  };
+  // What becomes of a matrix: {"source", "stored", "snr_db"}.
+  struct MatrixFacts {
+    MatrixFormat source, stored;
+    RowLoss loss;
+    Json to_json() const;
+  };
+  struct ThreadState {
+    RowScratch scratch;
+    RowFault fault;
+    uint64_t fault_row;
   };
 
-  explicit Repacker(const InstallPlan& plan) : plan_(&plan) {}
+  explicit Repacker(const InstallPlan& plan) : plan_(&plan), reader_(plan) {}
 
-  Status repack_tensor(ContainerWriter& writer, size_t index, ProgressMeter& meter,
-                       QuantisationError& error);
-  Status read_batch(size_t index, uint64_t first_value, size_t count);
-  Result<ContainerWriter::TrunkRows> quantise_batch(size_t index, size_t count,
-                                                    QuantisationError& error);
-  Result<ContainerWriter::TrunkRows> round_batch(size_t index, size_t count,
-                                                 QuantisationError& error);
-  Status read_section(uint32_t layer, uint32_t expert, const ExpertSection& section);
+  // Rows of trunk tensor `index` that are read and stored together.
+  uint64_t batch_rows(size_t index) const;
+  Status repack_tensor(ContainerWriter& writer, size_t index, ProgressMeter& meter, RowLoss& loss);
+  Status repack_expert(uint32_t layer, uint32_t expert, std::array<MatrixFacts, 2>& facts);
+  // Bytes of an expert's part in record_.
+  RowPlanes part_planes(const InstallPlan::ExpertPart& part);
+  // Threads take slices of the rows; sums and faults are those of one thread. `what`: "trunk tensor
+  // head".
+  Status store(const Batch& batch, const std::string& what, RowLoss& loss);
 
   const InstallPlan* plan_;
-  AlignedBuffer record_;        // one expert; its padding is zeroed once and never written
-  std::vector<std::byte> raw_;  // a batch of the source
-  std::vector<float> values_;   // the same in f32
-  std::vector<float> stored_;   // a row, or a batch, as the container will give it back
-  std::vector<uint8_t> codes_;  // affine8
-  std::vector<uint16_t> scales_, biases_;
-  std::vector<uint16_t> rounded_;  // bf16
-  uint64_t source_bytes_read_ = 0;
+  SourceReader reader_;
+  std::unique_ptr<ThreadPool> pool_;
+  AlignedBuffer staging_;  // what was read
+  AlignedBuffer record_;   // one expert; its padding is zeroed once and never written
+  AlignedBuffer batch_;    // of trunk rows as the container stores them
+  std::vector<SourceRow> rows_;
+  std::vector<RowLoss> losses_;  // a row each
+  std::vector<ThreadState> threads_;
 };
 
 }  // namespace wader

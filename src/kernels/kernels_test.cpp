@@ -117,6 +117,70 @@ TEST_P(KernelsTest, RouterTakesSoftmaxOverTheChosen) {
   EXPECT_EQ(weights[1], 0.0f);
 }
 
+// Case C-05, Qwen's rules: the same numbers with renormalising, the shares of all without.
+TEST_P(KernelsTest, RouterTakesSharesOfTheWhole) {
+  uint32_t ids[2];
+  float weights[2];
+  const std::vector<float> logits = {2, 1, 0, -1};
+  k.softmax_topk(ids, weights, logits.data(), 4, 2, true);
+  EXPECT_EQ(ids[0], 0u);
+  EXPECT_EQ(ids[1], 1u);
+  EXPECT_NEAR(weights[0], 0.7310586, 1e-6);
+  EXPECT_NEAR(weights[1], 0.2689414, 1e-6);
+  k.softmax_topk(ids, weights, logits.data(), 4, 2, false);
+  EXPECT_NEAR(weights[0], 0.6439143, 1e-6);
+  EXPECT_NEAR(weights[1], 0.2368828, 1e-6);
+  const std::vector<float> far = {3e38f, -3e38f, 3e38f, 0};
+  k.softmax_topk(ids, weights, far.data(), 4, 2, false);
+  EXPECT_EQ(ids[1], 2u);
+  EXPECT_EQ(weights[0], 0.5f);
+}
+
+TEST_P(KernelsTest, SwigluTakesGateFromEvenPlaces) {
+  const std::vector<float> gate_up = {0, 5, 2, 3, -100, 7, 90, -1};
+  std::vector<float> out(4);
+  k.swiglu(out.data(), gate_up.data(), 4);
+  EXPECT_EQ(out[0], 0.0f);
+  EXPECT_NEAR(out[1], 2 / (1 + std::exp(-2.0)) * 3, 1e-6);
+  EXPECT_NEAR(out[2], 0.0f, 1e-30);
+  EXPECT_EQ(out[3], -90.0f);
+}
+
+TEST_P(KernelsTest, GatesMultiply) {
+  std::vector<float> x = {2, 2, 2}, y = x;
+  const std::vector<float> gate = {0, 3, -200};
+  k.sigmoid_gate(x.data(), gate.data(), 3);
+  EXPECT_EQ(x[0], 1.0f);
+  EXPECT_NEAR(x[1], 2 / (1 + std::exp(-3.0)), 1e-6);
+  EXPECT_NEAR(x[2], 0, 1e-30);
+  k.silu_gate(y.data(), gate.data(), 3);
+  EXPECT_EQ(y[0], 0.0f);
+  EXPECT_NEAR(y[1], 6 / (1 + std::exp(-3.0)), 1e-6);
+  EXPECT_NEAR(y[2], 0, 1e-30);
+}
+
+// eps stands beside the sum, not the mean.
+TEST_P(KernelsTest, L2NormAddsEpsToTheSum) {
+  std::vector<float> x = {3e-3f, 4e-3f}, zeros(5, 0.0f);
+  k.l2_norm(x.data(), 2, 1e-6f, 0.5f);
+  const double length = std::sqrt(25e-6 + 1e-6);
+  EXPECT_NEAR(x[0], 3e-3 / length * 0.5, 1e-6);
+  EXPECT_NEAR(x[1], 4e-3 / length * 0.5, 1e-6);
+  k.l2_norm(zeros.data(), 5, 1e-6f, 1.0f);
+  for (float value : zeros) EXPECT_EQ(value, 0.0f);
+}
+
+TEST_P(KernelsTest, ConvolutionTakesOldestFirst) {
+  // Three channels, two taps; channel 0 is not asked for.
+  const std::vector<float> old = {9, 1, 2}, now = {9, 10, 20}, taps = {9, 9, 0.5f, 0.25f, 1, -1};
+  const float* const rows[] = {old.data(), now.data()};
+  std::vector<float> out = {7, 7, 7};
+  k.conv_silu(out.data(), rows, taps.data(), 2, 1, 3);
+  EXPECT_EQ(out[0], 7.0f);
+  EXPECT_NEAR(out[1], 3 / (1 + std::exp(-3.0)), 1e-6);
+  EXPECT_NEAR(out[2], -18 / (1 + std::exp(18.0)), 1e-9);
+}
+
 TEST_P(KernelsTest, TopKEqualsASort) {
   std::mt19937 rng(8);
   for (int round = 0; round < 200; ++round) {
@@ -191,6 +255,13 @@ TEST_P(KernelsTest, AttentionSurvivesHugeScores) {
   k.attend(
       {out.data(), q.data(), keys.data(), values.data(), 4, 2, 0, 1, 1.0f, nullptr, scores.data()});
   for (int i = 0; i < 4; ++i) EXPECT_EQ(out[i], values[i]);
+}
+
+TEST_P(KernelsTest, RopeLeavesTheRestOfAHead) {
+  std::vector<float> head = {1, 2, 3, 4, 5, 6};
+  const std::vector<float> cos = {0, 1}, sin = {1, 0};
+  k.rope(head.data(), cos.data(), sin.data(), 4);
+  EXPECT_EQ(head, (std::vector<float>{-3, 2, 1, 4, 5, 6}));
 }
 
 TEST_P(KernelsTest, RopePairsHalves) {

@@ -44,29 +44,82 @@ struct AttendArgs {
   float* scores;      // scratch (last − first + 1)
 };
 
+// Gated DeltaNet (Yang et al. 2024, arXiv:2412.06464) runs in blocks of this many positions, at
+// multiples of it: the state matrix S stands still inside a block, what the block's rows add to it
+// is kept beside it as (key, delta) pairs, and folded in when the next block begins. Row i of a
+// block, with G_i = g_0 + … + g_i the log decay since the block's start:
+//   δ_i = β_i (v_i − e^{G_i} Sᵀk_i − Σ_{j<i} e^{G_i − G_j} (k_j·k_i) δ_j)
+//   y_i = e^{G_i} Sᵀq_i + Σ_{j≤i} e^{G_i − G_j} (k_j·q_i) δ_j
+//   S ← e^{G_last} S + Σ_j e^{G_last − G_j} k_j δ_jᵀ
+// This is the chunked form, computed the same way whether a row comes alone (decode) or with others
+// (prefill): its bits depend on its position only. It reads S once for many rows, and writes it
+// once a block instead of once a token.
+constexpr uint32_t kDeltaBlock = 32;
+// G is kept in double: after strong decays its f32 differences would lose the weak ones. g is
+// clamped here, where e^g is 0 in f32, so that a block's sum stays far inside double's precision.
+constexpr float kDeltaStrongestDecay = -104.0f;
+
+// One value head over consecutive rows of one block.
+struct DeltaBlockArgs {
+  uint32_t key_dim, value_dim;
+  uint32_t begin, end;      // the rows' places in the block, begin < end <= kDeltaBlock
+  const float* state;       // S (key_dim, value_dim), as it was before the block
+  const float* keys;        // (kDeltaBlock, key_dim), normalised; rows before `end` are there
+  const double* log_decay;  // G (kDeltaBlock); rows before `end` are there
+  float* deltas;   // (kDeltaBlock, value_dim); rows before `begin` are there, [begin, end) come out
+  const float* q;  // row `begin`'s (key_dim), normalised and scaled; the next is q_stride on
+  size_t q_stride;
+  const float* v;  // (value_dim) each
+  size_t v_stride;
+  const float* beta;  // one each
+  size_t beta_stride;
+  float* y;  // (value_dim) each, comes out
+  size_t y_stride;
+};
+
+// The fold at a block's end, of one value head.
+struct DeltaFoldArgs {
+  uint32_t key_dim, value_dim;
+  float* state;             // (key_dim, value_dim), changed in place
+  const float* keys;        // (kDeltaBlock, key_dim)
+  const double* log_decay;  // (kDeltaBlock)
+  const float* deltas;      // (kDeltaBlock, value_dim)
+};
+
 struct Kernels {
   std::string_view name;
-
   void (*matmul)(const MatmulArgs& args);
-
-  // out = x / sqrt(mean(x²) + eps) · weight, all (n).
+  // out = x / sqrt(mean(x²) + eps) · weight, all (n). out may be x.
   void (*rms_norm)(float* out, const float* x, const float* weight, uint32_t n, float eps);
-
-  // Rotates one head in place, halves paired: i with i + dim/2. cos and sin (dim/2).
+  // x = x / sqrt(Σ x² + eps) · scale, (n).
+  void (*l2_norm)(float* x, uint32_t n, float eps, float scale);
+  // Rotates the first `dim` of one head in place, halves paired: i with i + dim/2. cos and sin
+  // (dim/2).
   void (*rope)(float* head, const float* cos, const float* sin, uint32_t dim);
-
   void (*attend)(const AttendArgs& args);
-
-  // out(i) = (clamp(up, ±limit) + 1) · g · σ(1.702 g), g = min(gate, limit); gate_up (2n)
-  // interleaved, even = gate.
+  // Both take gate_up (2n) interleaved, even = gate, and give out (n).
+  // silu(gate) · up.
+  void (*swiglu)(float* out, const float* gate_up, uint32_t n);
+  // (clamp(up, ±limit) + 1) · g · σ(1.702 g), g = min(gate, limit).
   void (*swiglu_clamped)(float* out, const float* gate_up, uint32_t n, float limit);
-
   // The k largest of logits (n), ties to the lower index, in falling order; weights = softmax over
   // those k.
   void (*topk_softmax)(uint32_t* ids, float* weights, const float* logits, uint32_t n, uint32_t k);
-
+  // The same ids; weights = their share of the softmax over all n, divided by the sum of the k
+  // shares when `renormalise`.
+  void (*softmax_topk)(uint32_t* ids, float* weights, const float* logits, uint32_t n, uint32_t k,
+                       bool renormalise);
   // x(i) += scale · y(i).
   void (*add_scaled)(float* x, const float* y, float scale, uint32_t n);
+  // x(i) *= σ(gate(i)); x(i) *= silu(gate(i)).
+  void (*sigmoid_gate)(float* x, const float* gate, uint32_t n);
+  void (*silu_gate)(float* x, const float* gate, uint32_t n);
+  // out(c) = silu(Σ_k taps(c, k) · rows[k](c)) for c in [begin, end): `kernel` rows, oldest first;
+  // taps (channels, kernel).
+  void (*conv_silu)(float* out, const float* const* rows, const float* taps, uint32_t kernel,
+                    uint32_t begin, uint32_t end);
+  void (*delta_block)(const DeltaBlockArgs& args);
+  void (*delta_fold)(const DeltaFoldArgs& args);
 };
 
 // f32 arithmetic on exactly dequantised weights, plain loops: the oracle of every other back end.

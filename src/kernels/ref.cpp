@@ -75,6 +75,11 @@ void rms_norm(float* out, const float* x, const float* weight, uint32_t n, float
   for (uint32_t i = 0; i < n; ++i) out[i] = x[i] * inverse * weight[i];
 }
 
+void l2_norm(float* x, uint32_t n, float eps, float scale) {
+  const float factor = scale / std::sqrt(dot(x, x, n) + eps);
+  for (uint32_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
 void rope(float* head, const float* cos, const float* sin, uint32_t dim) {
   const uint32_t half = dim / 2;
   for (uint32_t i = 0; i < half; ++i) {
@@ -112,6 +117,15 @@ void attend(const AttendArgs& a) {
   }
 }
 
+float sigmoid(float x) {
+  return 1.0f / (1.0f + std::exp(-x));
+}
+
+void swiglu(float* out, const float* gate_up, uint32_t n) {
+  for (uint32_t i = 0; i < n; ++i)
+    out[i] = gate_up[2 * i] * sigmoid(gate_up[2 * i]) * gate_up[2 * i + 1];
+}
+
 void swiglu_clamped(float* out, const float* gate_up, uint32_t n, float limit) {
   for (uint32_t i = 0; i < n; ++i) {
     const float gate = std::min(gate_up[2 * i], limit);
@@ -120,9 +134,9 @@ void swiglu_clamped(float* out, const float* gate_up, uint32_t n, float limit) {
   }
 }
 
-void topk_softmax(uint32_t* ids, float* weights, const float* logits, uint32_t n, uint32_t k) {
-  // Insertion into a sorted list of k: strictly greater moves up, so equal logits keep index order.
-  // A NaN is never greater; the list is filled all the same and the NaN shows in the weights.
+// Insertion into a sorted list of k: strictly greater moves up, so equal logits keep index order.
+// A NaN is never greater; the list is filled all the same and the NaN shows in the weights.
+void top_k(uint32_t* ids, const float* logits, uint32_t n, uint32_t k) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < n; ++i) {
     uint32_t place = kept;
@@ -132,6 +146,10 @@ void topk_softmax(uint32_t* ids, float* weights, const float* logits, uint32_t n
     for (uint32_t j = kept - 1; j > place; --j) ids[j] = ids[j - 1];
     ids[place] = i;
   }
+}
+
+void topk_softmax(uint32_t* ids, float* weights, const float* logits, uint32_t n, uint32_t k) {
+  top_k(ids, logits, n, k);
   float sum = 0;
   for (uint32_t i = 0; i < k; ++i) {
     weights[i] = std::exp(logits[ids[i]] - logits[ids[0]]);
@@ -140,9 +158,109 @@ void topk_softmax(uint32_t* ids, float* weights, const float* logits, uint32_t n
   for (uint32_t i = 0; i < k; ++i) weights[i] /= sum;
 }
 
+void softmax_topk(uint32_t* ids, float* weights, const float* logits, uint32_t n, uint32_t k,
+                  bool renormalise) {
+  top_k(ids, logits, n, k);
+  const float max = logits[ids[0]];
+  float all = 0, kept = 0;
+  for (uint32_t i = 0; i < n; ++i) all += std::exp(logits[i] - max);
+  for (uint32_t i = 0; i < k; ++i) {
+    weights[i] = std::exp(logits[ids[i]] - max) / all;
+    kept += weights[i];
+  }
+  if (!renormalise) return;
+  for (uint32_t i = 0; i < k; ++i) weights[i] /= kept;
+}
+
+void sigmoid_gate(float* x, const float* gate, uint32_t n) {
+  for (uint32_t i = 0; i < n; ++i) x[i] *= sigmoid(gate[i]);
+}
+
+void silu_gate(float* x, const float* gate, uint32_t n) {
+  for (uint32_t i = 0; i < n; ++i) x[i] *= gate[i] * sigmoid(gate[i]);
+}
+
+void conv_silu(float* out, const float* const* rows, const float* taps, uint32_t kernel,
+               uint32_t begin, uint32_t end) {
+  for (uint32_t c = begin; c < end; ++c) {
+    float sum = 0;
+    for (uint32_t k = 0; k < kernel; ++k) sum += taps[c * kernel + k] * rows[k][c];
+    out[c] = sum * sigmoid(sum);
+  }
+}
+
+// out (value_dim) = scale · Sᵀ x, summed over the key axis in order.
+WADER_WIDE void state_times(float* out, const float* state, const float* x, float scale,
+                            uint32_t key_dim, uint32_t value_dim) {
+  std::fill_n(out, value_dim, 0.0f);
+  for (uint32_t c = 0; c < key_dim; ++c, state += value_dim)
+    for (uint32_t d = 0; d < value_dim; ++d) out[d] += x[c] * state[d];
+  for (uint32_t d = 0; d < value_dim; ++d) out[d] *= scale;
+}
+
+float exp_of(double log_decay) {
+  return std::exp(static_cast<float>(log_decay));
+}
+
+void delta_block(const DeltaBlockArgs& a) {
+  for (uint32_t i = a.begin; i < a.end; ++i) {
+    const size_t row = i - a.begin;
+    const float* k = a.keys + static_cast<size_t>(i) * a.key_dim;
+    const float* q = a.q + row * a.q_stride;
+    const float* v = a.v + row * a.v_stride;
+    const float beta = a.beta[row * a.beta_stride];
+    float* delta = a.deltas + static_cast<size_t>(i) * a.value_dim;
+    float* y = a.y + row * a.y_stride;
+    const float decay = exp_of(a.log_decay[i]);
+
+    // delta holds what the state, decayed so far, would answer to k.
+    state_times(delta, a.state, k, decay, a.key_dim, a.value_dim);
+    state_times(y, a.state, q, decay, a.key_dim, a.value_dim);
+    for (uint32_t j = 0; j < i; ++j) {
+      const float* earlier_k = a.keys + static_cast<size_t>(j) * a.key_dim;
+      const float* earlier_delta = a.deltas + static_cast<size_t>(j) * a.value_dim;
+      const float since = exp_of(a.log_decay[i] - a.log_decay[j]);
+      add_scaled(delta, earlier_delta, since * dot(earlier_k, k, a.key_dim), a.value_dim);
+      add_scaled(y, earlier_delta, since * dot(earlier_k, q, a.key_dim), a.value_dim);
+    }
+    for (uint32_t d = 0; d < a.value_dim; ++d) delta[d] = beta * (v[d] - delta[d]);
+    add_scaled(y, delta, dot(k, q, a.key_dim), a.value_dim);
+  }
+}
+
+WADER_WIDE void delta_fold(const DeltaFoldArgs& a) {
+  const double last = a.log_decay[kDeltaBlock - 1];
+  const float decay = exp_of(last);
+  float since[kDeltaBlock];
+  for (uint32_t j = 0; j < kDeltaBlock; ++j) since[j] = exp_of(last - a.log_decay[j]);
+  for (uint32_t c = 0; c < a.key_dim; ++c) {
+    float* row = a.state + static_cast<size_t>(c) * a.value_dim;
+    for (uint32_t d = 0; d < a.value_dim; ++d) row[d] *= decay;
+    for (uint32_t j = 0; j < kDeltaBlock; ++j) {
+      const float key = since[j] * a.keys[static_cast<size_t>(j) * a.key_dim + c];
+      const float* delta = a.deltas + static_cast<size_t>(j) * a.value_dim;
+      for (uint32_t d = 0; d < a.value_dim; ++d) row[d] += key * delta[d];
+    }
+  }
+}
+
 }  // namespace
 
-const Kernels kRefKernels = {"ref",  matmul,         rms_norm,     rope,
-                             attend, swiglu_clamped, topk_softmax, add_scaled};
+const Kernels kRefKernels = {.name = "ref",
+                             .matmul = matmul,
+                             .rms_norm = rms_norm,
+                             .l2_norm = l2_norm,
+                             .rope = rope,
+                             .attend = attend,
+                             .swiglu = swiglu,
+                             .swiglu_clamped = swiglu_clamped,
+                             .topk_softmax = topk_softmax,
+                             .softmax_topk = softmax_topk,
+                             .add_scaled = add_scaled,
+                             .sigmoid_gate = sigmoid_gate,
+                             .silu_gate = silu_gate,
+                             .conv_silu = conv_silu,
+                             .delta_block = delta_block,
+                             .delta_fold = delta_fold};
 
 }  // namespace wader

@@ -8,21 +8,28 @@
 namespace wader {
 namespace {
 
-// Rotates q and k by the rows' positions and stores k and v where the state keeps them.
+// Normalises (where the spec does) and rotates q and k by the rows' positions, and stores k and v
+// where the state keeps them.
 void rotate_and_store(const ModelContext& model, uint32_t layer, std::span<const Row> rows) {
   const ArchitectureSpec& spec = model.spec;
+  const AttentionWeights& w = model.weights.layers[layer].attention;
   const Workspace& s = model.work;
   const uint32_t dim = spec.head_dim;
+  const auto eps = static_cast<float>(spec.norm_eps);
   model.threads.parallel_for(static_cast<int64_t>(rows.size()), 1, [&](ThreadPool::Slice slice) {
     for (auto t = static_cast<size_t>(slice.begin); t < static_cast<size_t>(slice.end); ++t) {
-      const float* cos = s.rope_cos + t * (dim / 2);
-      const float* sin = s.rope_sin + t * (dim / 2);
+      const float* cos = s.rope_cos + t * (spec.rotary_dim / 2);
+      const float* sin = s.rope_sin + t * (spec.rotary_dim / 2);
+      const auto rotate = [&](float* head, const float* norm) {
+        if (norm != nullptr) model.kernels.rms_norm(head, head, norm, dim, eps);
+        model.kernels.rope(head, cos, sin, spec.rotary_dim);
+      };
       for (uint32_t h = 0; h < spec.query_heads; ++h)
-        model.kernels.rope(s.q + t * spec.query_width() + h * dim, cos, sin, dim);
-      const KvView kv = rows[t].state->layer(layer);
+        rotate(s.q + t * spec.query_width() + h * dim, w.q_norm);
+      const KvView& kv = rows[t].state->kv(layer);
       for (uint32_t h = 0; h < spec.kv_heads; ++h) {
         float* k = s.k + t * spec.kv_width() + h * dim;
-        model.kernels.rope(k, cos, sin, dim);
+        rotate(k, w.k_norm);
         const size_t place =
             (static_cast<size_t>(h) * kv.capacity + rows[t].position % kv.capacity) * dim;
         std::memcpy(kv.k + place, k, dim * sizeof(float));
@@ -37,10 +44,10 @@ void attend_head(const ModelContext& model, uint32_t layer, const Row& row, size
   const ArchitectureSpec& spec = model.spec;
   const LayerWeights& w = model.weights.layers[layer];
   const Workspace& s = model.work;
-  const KvView kv = row.state->layer(layer);
+  const KvView& kv = row.state->kv(layer);
   const uint32_t kv_head = head / (spec.query_heads / spec.kv_heads);
   const size_t plane = static_cast<size_t>(kv_head) * kv.capacity * spec.head_dim;
-  const bool slides = w.kind == LayerKind::sliding_attention;
+  const bool slides = w.kind.mixer == LayerKind::sliding_attention;
   const size_t at = t * spec.query_width() + static_cast<size_t>(head) * spec.head_dim;
   model.kernels.attend({.out = s.attended + at,
                         .q = s.q + at,
@@ -54,16 +61,17 @@ void attend_head(const ModelContext& model, uint32_t layer, const Row& row, size
                                      : 0,
                         .last = row.position,
                         .scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim)),
-                        .sink = w.sinks ? w.sinks + head : nullptr,
+                        .sink = w.attention.sinks ? w.attention.sinks + head : nullptr,
                         .scores = s.scores + static_cast<size_t>(worker) * s.score_width});
 }
 
 }  // namespace
 
 void attention(const ModelContext& model, uint32_t layer, std::span<const Row> rows) {
-  const LayerWeights& w = model.weights.layers[layer];
-  Workspace& s = model.work;
+  const AttentionWeights& w = model.weights.layers[layer].attention;
+  const Workspace& s = model.work;
   const auto tokens = static_cast<uint32_t>(rows.size());
+  const size_t width = model.spec.query_width();
 
   linear(model, s.q, s.normed, tokens, w.q, w.q_bias);  // (rows, query_width)
   linear(model, s.k, s.normed, tokens, w.k, w.k_bias);  // (rows, kv_width)
@@ -76,6 +84,12 @@ void attention(const ModelContext& model, uint32_t layer, std::span<const Row> r
       attend_head(model, layer, rows[i / heads], i / heads, static_cast<uint32_t>(i % heads),
                   slice.worker);
   });
+  if (model.spec.attention_gate) {
+    linear(model, s.attention_gate, s.normed, tokens, w.gate, nullptr);  // (rows, query_width)
+    for (uint32_t t = 0; t < tokens; ++t)
+      model.kernels.sigmoid_gate(s.attended + t * width, s.attention_gate + t * width,
+                                 static_cast<uint32_t>(width));
+  }
   linear(model, s.projected, s.attended, tokens, w.o, w.o_bias);  // (rows, hidden)
 }
 

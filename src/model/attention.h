@@ -1,4 +1,5 @@
-// Grouped-query attention with rotary positions, optional biases, sinks and a sliding window.
+// Grouped-query attention with rotary positions; where the spec has them with biases, sinks, a
+// sliding window, norms on q and k, and an output gate.
 #pragma once
 
 #include <span>

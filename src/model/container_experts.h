@@ -19,11 +19,12 @@ class ContainerExperts final : public ExpertSource {
   static Result<std::unique_ptr<ContainerExperts>> open(const Container& container,
                                                         DirectIo direct);
 
-  uint32_t layers() const override { return static_cast<uint32_t>(files_.size()); }
+  uint32_t layers() const override { return container_.spec().layer_count(); }
   uint32_t experts() const override { return container_.spec().experts; }
   uint64_t record_bytes() const override { return container_.manifest().experts.stride_bytes; }
   std::span<const Extent> extents(uint32_t layer, uint32_t expert) const override {
-    return {&extents_[static_cast<size_t>(layer) * experts() + expert], 1};
+    const size_t moe_layer = container_.spec().moe_layers_before(layer);
+    return {&extents_[moe_layer * experts() + expert], 1};
   }
   uint64_t digest(uint32_t layer, uint32_t expert) const override {
     return container_.expert_digest(layer, expert);
@@ -33,8 +34,8 @@ class ContainerExperts final : public ExpertSource {
  private:
   explicit ContainerExperts(const Container& container) : container_(container) {}
   const Container& container_;
-  std::vector<File> files_;      // by layer
-  std::vector<Extent> extents_;  // (layers, experts)
+  std::vector<File> files_;      // of the moe layers
+  std::vector<Extent> extents_;  // (moe layers, experts)
   bool direct_ = false;
 };
 

@@ -5,6 +5,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/attention.h"
+#include "model/delta_net.h"
+#include "model/ffn.h"
 #include "model/linear.h"
 #include "model/moe.h"
 
@@ -88,27 +90,37 @@ Status forward(const ModelContext& model, std::span<const Row> rows, const Logit
   const auto observe_hidden = [&](uint32_t stage, const float* x) {
     if (observer && observer->on_hidden) observer->on_hidden(stage, {x, hidden_values});
   };
+  const auto observe_router = [&](uint32_t layer) {
+    const size_t assignments = static_cast<size_t>(count) * model.spec.experts_per_token;
+    if (observer && observer->on_router)
+      observer->on_router(layer, {s.router_ids, assignments}, {s.router_weights, assignments});
+  };
   for_each_sequence(rows, [](SequenceState& state, uint32_t n) { state.reserve(n); });
 
   embed(model, rows);
   for (size_t t = 0; t < rows.size(); ++t)
-    model.rope.at(rows[t].position, s.rope_cos + t * model.spec.head_dim / 2,
-                  s.rope_sin + t * model.spec.head_dim / 2);
+    model.rope.at(rows[t].position, s.rope_cos + t * model.spec.rotary_dim / 2,
+                  s.rope_sin + t * model.spec.rotary_dim / 2);
   observe_hidden(0, s.x);
 
   for (uint32_t layer = 0; layer < model.spec.layer_count(); ++layer) {
     const LayerWeights& w = model.weights.layers[layer];
-    norm_rows(model, s.normed, s.x, w.attn_norm, count);
-    attention(model, layer, rows);
+    norm_rows(model, s.normed, s.x, w.mixer_norm, count);
+    if (w.kind.mixer == LayerKind::delta_net)
+      delta_net(model, layer, rows);
+    else
+      attention(model, layer, rows);
     add_rows(model, s.x, s.projected, count);
 
     norm_rows(model, s.normed, s.x, w.ffn_norm, count);
-    route(model, layer, count);
-    if (observer && observer->on_router) {
-      const size_t assignments = static_cast<size_t>(count) * model.spec.experts_per_token;
-      observer->on_router(layer, {s.router_ids, assignments}, {s.router_weights, assignments});
+    if (w.kind.ffn == FfnKind::dense) {
+      feed_forward(model, w.dense, s.ffn_y, s.normed, count);
+      add_rows(model, s.x, s.ffn_y, count);
+    } else {
+      route(model, layer, count);
+      observe_router(layer);
+      RETURN_IF_ERROR(moe(model, layer, count));
     }
-    RETURN_IF_ERROR(moe(model, layer, count));
     observe_hidden(layer + 1, s.x);
   }
 

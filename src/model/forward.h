@@ -45,6 +45,7 @@ struct ForwardObserver {
   // After the embedding (layer 0) and after each layer (n + 1): x (rows, hidden). The last call,
   // layer_count + 1, has x after the final norm.
   std::function<void(uint32_t stage, std::span<const float> x)> on_hidden;
+  // Of moe layers only.
   std::function<void(uint32_t layer, std::span<const uint32_t> ids, std::span<const float> weights)>
       on_router;
 };
@@ -53,9 +54,9 @@ struct ForwardObserver {
 // returns.
 using LogitsFn = std::function<void(size_t row, std::span<const float> logits)>;
 
-// Writes keys and values of all rows and advances their states. rows.size() <= work.rows. On an
-// error (a failed read, a wrong checksum, a NaN logit) the states keep the length they had.
-// Allocates nothing.
+// Moves the rows' states on. rows.size() <= work.rows. On an error (a failed read, a wrong
+// checksum, a NaN logit) the states keep the length they had; those of a spec with DeltaNet layers
+// are then not whole() and go back by restore() or rewind(0). Allocates nothing.
 Status forward(const ModelContext& model, std::span<const Row> rows, const LogitsFn& on_logits,
                const ForwardObserver* observer = nullptr);
 

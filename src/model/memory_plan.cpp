@@ -25,6 +25,17 @@ constexpr uint64_t kSamplerBytesPerVocabRow = 12;
 constexpr uint32_t kAutoContexts[] = {8192, 4096, 2048, 1024};
 constexpr uint32_t kAutoChunks[] = {128, 64, 32, 16};
 
+// Snapshots are worth what they save: computing a conversation again reads most experts again. A
+// 32nd of the budget, or two where they cost no more than a 16th, at most 8.
+uint32_t snapshot_count(const ArchitectureSpec& spec, const PlanRequest& request,
+                        uint64_t budget_bytes, uint32_t context) {
+  const uint64_t each = request.sessions * snapshot_bytes(spec, context);
+  if (each == 0) return 0;
+  if (request.snapshots != kAutoSnapshots) return request.snapshots;
+  const uint64_t few = std::min<uint64_t>(2, budget_bytes / 16 / each);
+  return static_cast<uint32_t>(std::min<uint64_t>(8, std::max(few, budget_bytes / 32 / each)));
+}
+
 MemoryPlan fixed_costs(const ArchitectureSpec& spec, const PlanRequest& request,
                        const MachineMemory& machine, uint32_t context, uint32_t chunk) {
   MemoryPlan plan{};
@@ -37,6 +48,9 @@ MemoryPlan fixed_costs(const ArchitectureSpec& spec, const PlanRequest& request,
   plan.process_bytes = machine.process_bytes;
   plan.trunk_bytes = request.trunk_bytes;
   plan.state_bytes = request.sessions * state_bytes(spec, context, plan.chunk);
+  plan.snapshots = snapshot_count(spec, request, plan.budget_bytes, context);
+  plan.snapshots_bytes =
+      uint64_t{plan.snapshots} * request.sessions * snapshot_bytes(spec, context);
   plan.scratch_bytes =
       Workspace::bytes(spec, std::max(plan.chunk, request.sessions), context, request.threads) +
       kSamplerBytesPerVocabRow * spec.vocab_rows;
@@ -57,12 +71,11 @@ Error does_not_fit(const MemoryPlan& plan, uint64_t slots_bytes) {
   const uint64_t needed = plan.total_bytes() + slots_bytes;
   return over_budget_error(
       "--memory {} is {} bytes too small: program {}, trunk {}, state for {} tokens {}, scratch "
-      "for chunks of {} {}, "
-      "reads {}, reserve {}, and {} for the smallest pool of experts need {} bytes; try --memory "
-      "{}MiB or a smaller "
-      "--context",
+      "for chunks of {} {}, reads {}, reserve {}, and {} for the smallest pool of experts need {} "
+      "bytes; try --memory {}MiB or a smaller --context",
       format_bytes(plan.budget_bytes), needed - plan.budget_bytes, format_bytes(plan.process_bytes),
-      format_bytes(plan.trunk_bytes), plan.context, format_bytes(plan.state_bytes), plan.chunk,
+      format_bytes(plan.trunk_bytes), plan.context,
+      format_bytes(plan.state_bytes + plan.snapshots_bytes), plan.chunk,
       format_bytes(plan.scratch_bytes), format_bytes(plan.io_bytes),
       format_bytes(plan.reserve_bytes), format_bytes(slots_bytes), needed,
       (needed + kJitterBytes + kMiB - 1) / kMiB);
@@ -92,18 +105,21 @@ Status validate_request(const ArchitectureSpec& spec, const PlanRequest& request
 Result<MemoryPlan> plan_memory(const ArchitectureSpec& spec, const PlanRequest& request,
                                const MachineMemory& machine) {
   RETURN_IF_ERROR(validate_request(spec, request));
-  const uint32_t all_slots = spec.layer_count() * spec.experts;
+  const uint32_t moe_layers = spec.moe_layer_count(), all_slots = moe_layers * spec.experts;
   const uint32_t wanted =
       request.slots ? std::min(request.slots, all_slots) : spec.experts_per_token;
   // A context or chunk that we choose ourselves should leave one token's experts of every layer.
   const uint32_t comfortable =
-      std::max(wanted, std::min(all_slots, spec.layer_count() * spec.experts_per_token));
+      std::max(wanted, std::min(all_slots, moe_layers * spec.experts_per_token));
 
   MemoryPlan smallest{};
-  for (const uint32_t enough : {comfortable, wanted}) {
+  for (const bool with_ease : {true, false}) {
+    const uint32_t enough = with_ease ? comfortable : wanted;
     for (uint32_t context : choices(request.context, kAutoContexts, spec.max_context)) {
       for (uint32_t chunk : choices(request.chunk, kAutoChunks, context)) {
-        MemoryPlan plan = fixed_costs(spec, request, machine, context, chunk);
+        PlanRequest bare = request;  // snapshots that we choose ourselves go before slots do
+        if (!with_ease && bare.snapshots == kAutoSnapshots) bare.snapshots = 0;
+        MemoryPlan plan = fixed_costs(spec, bare, machine, context, chunk);
         const uint32_t fit = slots_that_fit(plan, request.expert_stride_bytes, all_slots);
         smallest = plan;
         if (fit < enough) continue;

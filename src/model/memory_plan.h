@@ -18,6 +18,8 @@ struct MachineMemory {
   uint64_t process_bytes;  // already resident in this process (code, tokenizer, manifest)
 };
 
+constexpr uint32_t kAutoSnapshots = ~0u;
+
 struct PlanRequest {
   uint64_t trunk_bytes;  // the container's trunk as it will lie in memory
   uint64_t expert_stride_bytes;
@@ -27,7 +29,8 @@ struct PlanRequest {
   uint32_t slots;         // 0 = as many as fit
   uint32_t threads;
   uint32_t sessions = 1;
-  uint64_t extra_bytes = 0;  // what the caller itself will hold, e.g. captured values
+  uint32_t snapshots = kAutoSnapshots;  // of the state, kept by each session
+  uint64_t extra_bytes = 0;             // what the caller itself will hold, e.g. captured values
 };
 
 struct MemoryPlan {
@@ -35,16 +38,18 @@ struct MemoryPlan {
   uint64_t available_bytes;  // what the machine has; a larger budget is the caller's risk
   uint64_t process_bytes;    // resident before the model is loaded
   uint64_t trunk_bytes;
-  uint64_t state_bytes;    // KV of all sessions
-  uint64_t scratch_bytes;  // activations, scores, logits
-  uint64_t io_bytes;       // bounce buffers, queues
+  uint64_t state_bytes;      // of all sessions: keys and values, recurrent states
+  uint64_t snapshots_bytes;  // of all sessions
+  uint64_t scratch_bytes;    // activations, scores, logits
+  uint64_t io_bytes;         // bounce buffers, queues
   uint64_t slots_bytes;
   uint64_t reserve_bytes;  // allocator slack, thread stacks, the terminal's line editing
   uint32_t context, chunk, slots, threads;
+  uint32_t snapshots;          // of each session
   uint32_t working_set_slots;  // slots of the smallest legal pool: one token's experts of one layer
   uint64_t total_bytes() const {
-    return process_bytes + trunk_bytes + state_bytes + scratch_bytes + io_bytes + slots_bytes +
-           reserve_bytes;
+    return process_bytes + trunk_bytes + state_bytes + snapshots_bytes + scratch_bytes + io_bytes +
+           slots_bytes + reserve_bytes;
   }
 };
 

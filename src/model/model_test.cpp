@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "arch/arch_testing.h"
 #include "base/units.h"
 #include "model/memory_plan.h"
 #include "model/rope.h"
@@ -13,23 +14,14 @@ namespace {
 const Rope kGptOssRope = {150000, Yarn{32, 4096, 32, 1, false, 0.1 * std::log(32.0) + 1}};
 
 ArchitectureSpec small_spec() {
-  ArchitectureSpec spec{};
-  spec.family = "gpt_oss";
-  spec.vocab_rows = 1024;
-  spec.hidden = 192;
-  spec.query_heads = 6;
-  spec.kv_heads = 2;
-  spec.head_dim = 64;
+  ArchitectureSpec spec = testing::small_attention_spec();
   spec.experts = 16;
   spec.experts_per_token = 4;
-  spec.expert_inner = 96;
   spec.sliding_window = 128;
   spec.max_context = 131072;
-  spec.norm_eps = 1e-5;
-  spec.rope = kGptOssRope;
+  spec.vocab_rows = 1024;
   spec.layers = {LayerKind::sliding_attention, LayerKind::full_attention,
                  LayerKind::sliding_attention, LayerKind::full_attention};
-  spec.swiglu_limit = 7;
   return spec;
 }
 
@@ -63,49 +55,6 @@ TEST(Rope, PositionZeroIsTheFactorAlone) {
     EXPECT_EQ(cos[i], table.attention_factor());
     EXPECT_EQ(sin[i], 0.0f);
   }
-}
-
-TEST(SequenceState, RingHoldsWindowChunkAndSlack) {
-  const ArchitectureSpec spec = small_spec();
-  EXPECT_EQ(kv_capacity(spec, LayerKind::full_attention, 8192, 64), 8192u);
-  EXPECT_EQ(kv_capacity(spec, LayerKind::sliding_attention, 8192, 64), 128 + 64 + kRewindSlack);
-  EXPECT_EQ(kv_capacity(spec, LayerKind::sliding_attention, 100, 64), 100u);
-}
-
-TEST(SequenceState, RewindIsLegalExactlyWhileTheWindowIsThere) {
-  const ArchitectureSpec spec = small_spec();
-  const uint32_t capacity = kv_capacity(spec, LayerKind::sliding_attention, 8192, 64);
-  auto state = std::move(SequenceState::create(spec, 8192, 64)).value();
-  for (uint32_t n = 0; n < 5000; n += 50) {
-    state.reserve(50);
-    state.advance(50);
-  }
-  // A query at p sees p − 127 … p; the ring holds the last `capacity` positions.
-  const uint32_t oldest_legal = 5000 - capacity + 127;
-  EXPECT_FALSE(state.rewind(oldest_legal - 1));
-  EXPECT_EQ(state.length(), 5000u);
-  EXPECT_TRUE(state.rewind(oldest_legal));
-  // What was written before the rewind still counts: the ring is no fuller than it was.
-  EXPECT_FALSE(state.rewind(oldest_legal - 1));
-  EXPECT_TRUE(state.rewind(0));
-  state.reserve(10);
-  state.advance(10);
-  EXPECT_TRUE(state.rewind(3));
-}
-
-TEST(SequenceState, AFailedPassStillCostsTheRing) {
-  const ArchitectureSpec spec = small_spec();
-  const uint32_t capacity = kv_capacity(spec, LayerKind::sliding_attention, 8192, 64);
-  auto state = std::move(SequenceState::create(spec, 8192, 64)).value();
-  for (uint32_t n = 0; n < capacity; n += 16) {
-    state.reserve(16);
-    state.advance(16);
-  }
-  const uint32_t length = state.length();
-  state.reserve(64);  // … and the pass fails: no advance
-  EXPECT_EQ(state.length(), length);
-  EXPECT_TRUE(state.rewind(length - 100));
-  EXPECT_FALSE(state.rewind(length + 64 - capacity + 126));
 }
 
 PlanRequest request(uint64_t budget, uint32_t context = 2048, uint32_t chunk = 32) {
@@ -152,9 +101,38 @@ TEST(MemoryPlan, AutoShrinksContextBeforeItGivesUp) {
   EXPECT_EQ(roomy->context, 8192u);
   EXPECT_EQ(roomy->chunk, 128u);
   EXPECT_EQ(roomy->slots, 64u);
-  const auto tight = plan_memory(small_spec(), request(34 * kMiB, 0, 0), kMachine);
+  const auto tight = plan_memory(small_spec(), request(23 * kMiB, 0, 0), kMachine);
   ASSERT_TRUE(tight.ok()) << tight.error().message;
   EXPECT_LT(tight->context, 8192u);
+}
+
+// Snapshots go before slots do: where the budget is small there are none.
+TEST(MemoryPlan, SnapshotsTakeAThirtySecondOfTheBudget) {
+  const ArchitectureSpec spec = testing::small_hybrid_spec();
+  const uint64_t each = snapshot_bytes(spec, 512);
+  ASSERT_GT(each, 0u);
+  uint64_t last = 0;
+  for (const uint64_t budget : {24 * kMiB, 40 * kMiB, 80 * kMiB, kGiB}) {
+    const auto plan = plan_memory(spec, request(budget, 512), kMachine);
+    ASSERT_TRUE(plan.ok()) << plan.error().message;
+    EXPECT_LE(plan->total_bytes(), budget);
+    EXPECT_EQ(plan->snapshots_bytes, plan->snapshots * each);
+    EXPECT_LE(plan->snapshots_bytes, budget / 16);
+    EXPECT_GE(plan->snapshots, last);
+    last = plan->snapshots;
+  }
+  EXPECT_EQ(last, 8u);
+  PlanRequest asked = request(kGiB, 512);
+  asked.snapshots = 20;
+  EXPECT_EQ(plan_memory(spec, asked, kMachine)->snapshots, 20u);
+  ArchitectureSpec full = spec;
+  full.layers = {LayerKind::full_attention};
+  EXPECT_EQ(plan_memory(full, asked, kMachine)->snapshots_bytes, 0u);
+}
+
+// A dense layer streams nothing: it needs no slots.
+TEST(MemoryPlan, DenseLayersNeedNoSlots) {
+  EXPECT_EQ(plan_memory(testing::small_hybrid_spec(), request(kGiB, 512), kMachine)->slots, 2 * 8u);
 }
 
 TEST(MemoryPlan, RefusesWhatCannotWork) {

@@ -1,8 +1,10 @@
 #include "model/moe.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
+#include "model/ffn.h"
 #include "model/linear.h"
 
 namespace wader {
@@ -27,40 +29,52 @@ std::span<const uint32_t> group_by_expert(const ArchitectureSpec& spec, Workspac
   return {s.distinct, distinct};
 }
 
-// y = W_d swiglu(W_gu x + b_gu) + b_d for the rows that chose this expert.
+// One expert over the rows that chose it; its outputs go to their places in expert_out.
 void run_expert(const ModelContext& model, std::span<const std::byte> record,
                 std::span<const uint32_t> assignments) {
   const ArchitectureSpec& spec = model.spec;
-  Workspace& s = model.work;
-  const ExpertWeights w = bind_expert(spec, model.layout, record);
+  const Workspace& s = model.work;
+  FfnWeights w = bind_expert(spec, model.layout, record);
   const auto tokens = static_cast<uint32_t>(assignments.size());
-  const uint32_t hidden = spec.hidden, inner = spec.expert_inner;
-
-  const float* gate_up_bias = nullptr;
-  const float* down_bias = nullptr;
+  const size_t hidden = spec.hidden;
   if (spec.expert_bias) {
-    plain_to_f32(DType::bf16, w.gate_up_bias, 2 * inner, s.expert_bias);
-    plain_to_f32(DType::bf16, w.down_bias, hidden, s.expert_bias + 2 * inner);
-    gate_up_bias = s.expert_bias;
-    down_bias = s.expert_bias + 2 * inner;
+    float* const down_bias = s.expert_bias + 2 * size_t{spec.expert_inner};
+    plain_to_f32(DType::bf16, record.data() + *model.layout.gate_up.linear_bias, w.gate_up.rows,
+                 s.expert_bias);
+    plain_to_f32(DType::bf16, record.data() + *model.layout.down.linear_bias, hidden, down_bias);
+    w.gate_up_bias = s.expert_bias;
+    w.down_bias = down_bias;
   }
   for (uint32_t i = 0; i < tokens; ++i)
-    std::memcpy(s.expert_x + static_cast<size_t>(i) * hidden,
-                s.normed + static_cast<size_t>(assignments[i] / spec.experts_per_token) * hidden,
+    std::memcpy(s.expert_x + i * hidden,
+                s.normed + assignments[i] / spec.experts_per_token * hidden,
                 hidden * sizeof(float));
-
-  linear(model, s.expert_gate_up, s.expert_x, tokens, w.gate_up,
-         gate_up_bias);  // (tokens, 2 · inner)
-  model.threads.parallel_for(tokens, 1, [&](ThreadPool::Slice slice) {
-    for (int64_t i = slice.begin; i < slice.end; ++i)
-      model.kernels.swiglu_clamped(s.expert_act + i * inner, s.expert_gate_up + i * 2 * inner,
-                                   inner, static_cast<float>(spec.swiglu_limit));
-  });
-  linear(model, s.expert_y, s.expert_act, tokens, w.down, down_bias);  // (tokens, hidden)
-
+  feed_forward(model, w, s.ffn_y, s.expert_x, tokens);
   for (uint32_t i = 0; i < tokens; ++i)
-    std::memcpy(s.expert_out + static_cast<size_t>(assignments[i]) * hidden,
-                s.expert_y + static_cast<size_t>(i) * hidden, hidden * sizeof(float));
+    std::memcpy(s.expert_out + assignments[i] * hidden, s.ffn_y + i * hidden,
+                hidden * sizeof(float));
+}
+
+void add_shared_expert(const ModelContext& model, uint32_t layer, uint32_t rows) {
+  const LayerWeights& w = model.weights.layers[layer];
+  const Workspace& s = model.work;
+  linear(model, s.shared_gate, s.normed, rows, w.shared_gate, nullptr);  // (rows, 1)
+  feed_forward(model, w.shared, s.ffn_y, s.normed, rows);                // (rows, hidden)
+  for (uint32_t t = 0; t < rows; ++t) {
+    const size_t at = static_cast<size_t>(t) * model.spec.hidden;
+    model.kernels.add_scaled(s.x + at, s.ffn_y + at, 1.0f / (1.0f + std::exp(-s.shared_gate[t])),
+                             model.spec.hidden);
+  }
+}
+
+void choose_experts(const ArchitectureSpec& spec, const Kernels& kernels, uint32_t* ids,
+                    float* weights, const float* logits) {
+  const uint32_t n = spec.experts, k = spec.experts_per_token;
+  if (spec.router == RouterRule::topk_then_softmax)
+    kernels.topk_softmax(ids, weights, logits, n, k);
+  else
+    kernels.softmax_topk(ids, weights, logits, n, k,
+                         spec.router == RouterRule::softmax_then_topk_renormalised);
 }
 
 Status run_distinct_experts(const ModelContext& model, uint32_t layer,
@@ -91,10 +105,9 @@ void route(const ModelContext& model, uint32_t layer, uint32_t rows) {
   Workspace& s = model.work;
   linear(model, s.router_logits, s.normed, rows, w.router, w.router_bias);  // (rows, experts)
   for (uint32_t t = 0; t < rows; ++t)
-    model.kernels.topk_softmax(s.router_ids + t * spec.experts_per_token,
-                               s.router_weights + t * spec.experts_per_token,
-                               s.router_logits + static_cast<size_t>(t) * spec.experts,
-                               spec.experts, spec.experts_per_token);
+    choose_experts(spec, model.kernels, s.router_ids + t * spec.experts_per_token,
+                   s.router_weights + t * spec.experts_per_token,
+                   s.router_logits + static_cast<size_t>(t) * spec.experts);
 }
 
 Status moe(const ModelContext& model, uint32_t layer, uint32_t rows) {
@@ -109,6 +122,7 @@ Status moe(const ModelContext& model, uint32_t layer, uint32_t rows) {
                                s.router_weights[assignment], spec.hidden);
     }
   }
+  if (spec.shared_inner > 0) add_shared_expert(model, layer, rows);
   return {};
 }
 

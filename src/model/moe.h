@@ -12,7 +12,7 @@ namespace wader {
 void route(const ModelContext& model, uint32_t layer, uint32_t rows);
 
 // work.x (rows, hidden) += Σ_k weight · expert(work.normed), added in router order, whatever order
-// the experts came in.
+// the experts came in; then + σ(w_gate · x) · shared expert, where the spec has one.
 Status moe(const ModelContext& model, uint32_t layer, uint32_t rows);
 
 }  // namespace wader

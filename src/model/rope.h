@@ -13,13 +13,13 @@ namespace wader {
 struct YarnRange {
   double low, high;
 };
-YarnRange yarn_range(const Rope& rope, uint32_t head_dim);
+YarnRange yarn_range(const Rope& rope, uint32_t rotary_dim);
 
 class RopeTable {
  public:
-  RopeTable(const Rope& rope, uint32_t head_dim);
+  RopeTable(const Rope& rope, uint32_t rotary_dim);
 
-  // cos and sin (head_dim/2) of one position. f32 throughout, as the reference does: at position
+  // cos and sin (rotary_dim/2) of one position. f32 throughout, as the reference does: at position
   // 5,000 the rounding of the angle alone is 2e-4, so that a more exact angle would agree less.
   void at(uint32_t position, float* cos, float* sin) const;
 
@@ -27,7 +27,7 @@ class RopeTable {
   float attention_factor() const { return attention_factor_; }
 
  private:
-  std::vector<float> inverse_frequencies_;  // (head_dim/2)
+  std::vector<float> inverse_frequencies_;  // (rotary_dim/2)
   float attention_factor_;
 };
 

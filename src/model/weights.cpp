@@ -18,9 +18,9 @@ uint64_t elements(const std::vector<uint64_t>& shape) {
   return count;
 }
 
-// Vectors are widened; matrices are used as they lie in trunk.bin.
-bool is_vector(const TrunkTensor& tensor) {
-  return tensor.shape.size() == 1;
+// Vectors, and the convolution's few taps, are widened; matrices are used as they lie in trunk.bin.
+bool is_widened(const TrunkTensor& tensor) {
+  return tensor.shape.size() == 1 || tensor.name.ends_with("delta.conv");
 }
 
 Status read_and_verify(const Container& container, std::span<std::byte> bytes) {
@@ -51,25 +51,28 @@ class Binder {
     for (const TrunkTensor& tensor : manifest.trunk) by_name_[tensor.name] = &tensor;
     uint64_t count = 0;
     for (const TrunkTensor& tensor : manifest.trunk)
-      if (is_vector(tensor)) count += elements(tensor.shape);
+      if (is_widened(tensor)) count += elements(tensor.shape);
     vectors.resize(count);
     next_ = vectors.data();
   }
 
   MatrixView matrix(const std::string& name) const {
     const TrunkTensor& t = tensor(name);
-    return matrix_view(t.dtype, static_cast<uint32_t>(t.shape[0]),
+    return matrix_view(t.format, static_cast<uint32_t>(t.shape[0]),
                        static_cast<uint32_t>(t.shape[1]), bytes_.subspan(t.offset_bytes, t.bytes));
   }
   const float* vector(const std::string& name) {
     const TrunkTensor& t = tensor(name);
     float* out = next_;
-    plain_to_f32(t.dtype, bytes_.data() + t.offset_bytes, elements(t.shape), out);
+    plain_to_f32(t.format.dtype, bytes_.data() + t.offset_bytes, elements(t.shape), out);
     next_ += elements(t.shape);
     return out;
   }
   const float* vector_if(bool present, const std::string& name) {
     return present ? vector(name) : nullptr;
+  }
+  MatrixView matrix_if(bool present, const std::string& name) const {
+    return present ? matrix(name) : MatrixView{};
   }
 
  private:
@@ -83,12 +86,71 @@ class Binder {
   float* next_;
 };
 
+AttentionWeights bind_attention(Binder& bind, const ArchitectureSpec& spec,
+                                const std::string& layer) {
+  AttentionWeights w{};
+  w.q = bind.matrix(layer + "attn.q.weight");
+  w.gate = bind.matrix_if(spec.attention_gate, layer + "attn.gate.weight");
+  w.k = bind.matrix(layer + "attn.k.weight");
+  w.v = bind.matrix(layer + "attn.v.weight");
+  w.o = bind.matrix(layer + "attn.o.weight");
+  w.q_bias = bind.vector_if(spec.attention_bias, layer + "attn.q.bias");
+  w.k_bias = bind.vector_if(spec.attention_bias, layer + "attn.k.bias");
+  w.v_bias = bind.vector_if(spec.attention_bias, layer + "attn.v.bias");
+  w.o_bias = bind.vector_if(spec.attention_bias, layer + "attn.o.bias");
+  w.q_norm = bind.vector_if(spec.qk_norm, layer + "attn.q_norm");
+  w.k_norm = bind.vector_if(spec.qk_norm, layer + "attn.k_norm");
+  w.sinks = bind.vector_if(spec.attention_sinks, layer + "attn.sinks");
+  return w;
+}
+
+DeltaNetWeights bind_delta_net(Binder& bind, const std::string& layer) {
+  DeltaNetWeights w{};
+  w.qkv = bind.matrix(layer + "delta.qkv.weight");
+  w.conv = bind.vector(layer + "delta.conv");
+  w.z = bind.matrix(layer + "delta.z.weight");
+  w.b = bind.matrix(layer + "delta.b.weight");
+  w.a = bind.matrix(layer + "delta.a.weight");
+  w.a_log = bind.vector(layer + "delta.a_log");
+  w.dt_bias = bind.vector(layer + "delta.dt_bias");
+  w.norm = bind.vector(layer + "delta.norm");
+  w.out = bind.matrix(layer + "delta.out.weight");
+  return w;
+}
+
+FfnWeights bind_ffn(Binder& bind, const std::string& name) {
+  return {bind.matrix(name + ".gate_up.weight"), bind.matrix(name + ".down.weight"), nullptr,
+          nullptr};
+}
+
+LayerWeights bind_layer(Binder& bind, const ArchitectureSpec& spec, uint32_t n) {
+  const std::string layer = "layers." + std::to_string(n) + ".";
+  LayerWeights w{.kind = spec.layers[n]};
+  w.mixer_norm = bind.vector(layer + "mixer_norm");
+  if (w.kind.mixer == LayerKind::delta_net)
+    w.delta = bind_delta_net(bind, layer);
+  else
+    w.attention = bind_attention(bind, spec, layer);
+  w.ffn_norm = bind.vector(layer + "ffn_norm");
+  if (w.kind.ffn == FfnKind::dense) {
+    w.dense = bind_ffn(bind, layer + "dense");
+    return w;
+  }
+  w.router = bind.matrix(layer + "router.weight");
+  w.router_bias = bind.vector_if(spec.router_bias, layer + "router.bias");
+  if (spec.shared_inner > 0) {
+    w.shared = bind_ffn(bind, layer + "shared");
+    w.shared_gate = bind.matrix(layer + "shared.gate.weight");
+  }
+  return w;
+}
+
 }  // namespace
 
 uint64_t TrunkWeights::resident_bytes(const Manifest& manifest) {
   uint64_t bytes = manifest.trunk_bytes();
   for (const TrunkTensor& tensor : manifest.trunk)
-    if (is_vector(tensor)) bytes += elements(tensor.shape) * sizeof(float);
+    if (is_widened(tensor)) bytes += elements(tensor.shape) * sizeof(float);
   return bytes;
 }
 
@@ -102,45 +164,26 @@ Result<TrunkWeights> TrunkWeights::load(const Container& container) {
 
   Binder bind(manifest, bytes, weights.vectors_);
   weights.embed = bind.matrix("embed");
-  for (uint32_t n = 0; n < spec.layer_count(); ++n) {
-    const std::string layer = "layers." + std::to_string(n) + ".";
-    LayerWeights w{};
-    w.kind = spec.layers[n];
-    w.attn_norm = bind.vector(layer + "attn_norm");
-    w.q = bind.matrix(layer + "attn.q.weight");
-    w.k = bind.matrix(layer + "attn.k.weight");
-    w.v = bind.matrix(layer + "attn.v.weight");
-    w.o = bind.matrix(layer + "attn.o.weight");
-    w.q_bias = bind.vector_if(spec.attention_bias, layer + "attn.q.bias");
-    w.k_bias = bind.vector_if(spec.attention_bias, layer + "attn.k.bias");
-    w.v_bias = bind.vector_if(spec.attention_bias, layer + "attn.v.bias");
-    w.o_bias = bind.vector_if(spec.attention_bias, layer + "attn.o.bias");
-    w.sinks = bind.vector_if(spec.attention_sinks, layer + "attn.sinks");
-    w.ffn_norm = bind.vector(layer + "ffn_norm");
-    w.router = bind.matrix(layer + "router.weight");
-    w.router_bias = bind.vector_if(spec.router_bias, layer + "router.bias");
-    weights.layers.push_back(w);
-  }
+  for (uint32_t n = 0; n < spec.layer_count(); ++n)
+    weights.layers.push_back(bind_layer(bind, spec, n));
   weights.final_norm = bind.vector("final_norm");
-  weights.head = bind.matrix("head");
+  weights.head = spec.tied_head ? weights.embed : bind.matrix("head");
   return weights;
 }
 
-ExpertWeights bind_expert(const ArchitectureSpec& spec, const ExpertLayout& layout,
-                          std::span<const std::byte> record) {
-  const auto at = [&](std::string_view name) {
-    return record.data() + layout.section(name).offset_bytes;
+FfnWeights bind_expert(const ArchitectureSpec& spec, const ExpertLayout& layout,
+                       std::span<const std::byte> record) {
+  const auto view = [&](ExpertMatrix which) {
+    const MatrixShape shape = expert_matrix_shape(spec, which);
+    const MatrixPlanes& planes = layout.planes(which);
+    return MatrixView{layout.format.of(which),
+                      shape.rows,
+                      shape.cols,
+                      record.data() + planes.codes,
+                      record.data() + planes.scales,
+                      record.data() + planes.biases};
   };
-  ExpertWeights w{};
-  w.gate_up = {DType::mxfp4,         2 * spec.expert_inner, spec.hidden,
-               at("gate_up.blocks"), at("gate_up.scales"),  nullptr};
-  w.down = {DType::mxfp4,      spec.hidden,       spec.expert_inner,
-            at("down.blocks"), at("down.scales"), nullptr};
-  if (spec.expert_bias) {
-    w.gate_up_bias = at("gate_up.bias");
-    w.down_bias = at("down.bias");
-  }
-  return w;
+  return {view(ExpertMatrix::gate_up), view(ExpertMatrix::down), nullptr, nullptr};
 }
 
 }  // namespace wader

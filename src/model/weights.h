@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arch/spec.h"
+#include "arch/tensors.h"
 #include "base/result.h"
 #include "container/container.h"
 #include "io/aligned_buffer.h"
@@ -14,26 +15,48 @@
 
 namespace wader {
 
-struct LayerWeights {
-  LayerKind kind;
-  const float* attn_norm;  // (hidden)
-  MatrixView q, k, v, o;   // (query_width, hidden), (kv_width, hidden) twice, (hidden, query_width)
-  const float *q_bias, *k_bias, *v_bias, *o_bias;  // null where the spec has none
-  const float* sinks;                              // (query_heads) or null
-  const float* ffn_norm;                           // (hidden)
-  MatrixView router;                               // (experts, hidden)
-  const float* router_bias;                        // (experts) or null
+// Vectors and biases are null where the spec has none, matrices have no rows.
+struct AttentionWeights {
+  MatrixView q, gate, k, v, o;  // (query_width, hidden) twice, (kv_width, hidden) twice,
+                                // (hidden, query_width)
+  const float *q_bias, *k_bias, *v_bias, *o_bias;
+  const float *q_norm, *k_norm;  // (head_dim)
+  const float* sinks;            // (query_heads)
 };
 
-// One expert's matrices inside its record.
-struct ExpertWeights {
-  MatrixView gate_up;  // (2 · expert_inner, hidden), rows interleaved: even gate, odd up
-  MatrixView down;     // (hidden, expert_inner)
-  const std::byte* gate_up_bias;  // bf16 (2 · expert_inner), or null
-  const std::byte* down_bias;     // bf16 (hidden), or null
+struct DeltaNetWeights {
+  MatrixView qkv, z, b, a, out;  // (conv_width, hidden), (value_width, hidden), (value_heads,
+                                 // hidden) twice, (hidden, value_width)
+  const float* conv;             // (conv_width, conv_kernel)
+  const float *a_log, *dt_bias;  // (value_heads)
+  const float* norm;             // (value_dim)
 };
-ExpertWeights bind_expert(const ArchitectureSpec& spec, const ExpertLayout& layout,
-                          std::span<const std::byte> record);
+
+// A SwiGLU network: one expert, the shared expert, or a dense layer's.
+struct FfnWeights {
+  MatrixView gate_up;         // (2 · inner, hidden), rows interleaved: even gate, odd up
+  MatrixView down;            // (hidden, inner)
+  const float* gate_up_bias;  // (2 · inner)
+  const float* down_bias;     // (hidden)
+};
+
+struct LayerWeights {
+  LayerSpec kind;
+  const float* mixer_norm = nullptr;   // (hidden)
+  AttentionWeights attention = {};     // unless delta_net
+  DeltaNetWeights delta = {};          // of delta_net
+  const float* ffn_norm = nullptr;     // (hidden)
+  MatrixView router = {};              // (experts, hidden); of moe, as all below but dense
+  const float* router_bias = nullptr;  // (experts)
+  FfnWeights shared = {};
+  MatrixView shared_gate = {};  // (1, hidden)
+  FfnWeights dense = {};        // of dense
+};
+
+// One expert's matrices inside its record, without its biases: those are bf16 there, and moe()
+// widens them.
+FfnWeights bind_expert(const ArchitectureSpec& spec, const ExpertLayout& layout,
+                       std::span<const std::byte> record);
 
 class TrunkWeights {
  public:
@@ -43,7 +66,7 @@ class TrunkWeights {
   static uint64_t resident_bytes(const Manifest& manifest);
 
   MatrixView embed;         // (vocab_rows, hidden)
-  MatrixView head;          // (vocab_rows, hidden)
+  MatrixView head;          // (vocab_rows, hidden); the embedding where the spec ties them
   const float* final_norm;  // (hidden)
   std::vector<LayerWeights> layers;
 

@@ -23,29 +23,39 @@ struct Placer {
 uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, uint64_t context,
                    uint64_t threads, std::byte* base) {
   Placer place{base};
-  const uint64_t hidden = spec.hidden, inner = spec.expert_inner, k = spec.experts_per_token;
+  const DeltaNetSpec& delta = spec.delta;
+  const uint64_t hidden = spec.hidden, k = spec.experts_per_token, query = spec.query_width();
+  const uint64_t inner = std::max({spec.expert_inner, spec.shared_inner, spec.dense_inner});
   w.rows = static_cast<uint32_t>(rows);
-  w.row_width =
-      static_cast<uint32_t>(align_up(std::max<uint64_t>({hidden, inner, spec.query_width()}), 16));
+  w.row_width = static_cast<uint32_t>(
+      align_up(std::max({hidden, inner, query, uint64_t{delta.value_width()}}), 16));
   w.score_width = static_cast<uint32_t>(align_up(context, 16));
   place(w.x, rows * hidden);
   place(w.normed, rows * hidden);
-  place(w.q, rows * spec.query_width());
+  place(w.q, rows * query);
+  place(w.attention_gate, spec.attention_gate ? rows * query : 0);
   place(w.k, rows * spec.kv_width());
   place(w.v, rows * spec.kv_width());
-  place(w.attended, rows * spec.query_width());
+  place(w.attended, rows * query);
   place(w.projected, rows * hidden);
-  place(w.rope_cos, rows * spec.head_dim / 2);
-  place(w.rope_sin, rows * spec.head_dim / 2);
+  place(w.rope_cos, rows * spec.rotary_dim / 2);
+  place(w.rope_sin, rows * spec.rotary_dim / 2);
+  place(w.delta_qkv, rows * delta.conv_width());
+  place(w.delta_conv, rows * delta.conv_width());
+  place(w.delta_z, rows * delta.value_width());
+  place(w.delta_beta, rows * delta.value_heads);
+  place(w.delta_g, rows * delta.value_heads);
+  place(w.delta_y, rows * delta.value_width());
   place(w.router_logits, rows * spec.experts);
   place(w.router_weights, rows * k);
   place(w.router_ids, rows * k);
   place(w.expert_x, rows * hidden);
-  place(w.expert_gate_up, rows * 2 * inner);
-  place(w.expert_act, rows * inner);
-  place(w.expert_y, rows * hidden);
-  place(w.expert_bias, 2 * inner + hidden);
+  place(w.ffn_gate_up, rows * 2 * inner);
+  place(w.ffn_act, rows * inner);
+  place(w.ffn_y, rows * hidden);
+  place(w.expert_bias, spec.expert_bias ? 2 * uint64_t{spec.expert_inner} + hidden : 0);
   place(w.expert_out, rows * k * hidden);
+  place(w.shared_gate, rows);
   place(w.logits, kLogitsBlock * uint64_t{spec.vocab_rows});
   place(w.distinct, spec.experts);
   place(w.group_start, spec.experts + 1);

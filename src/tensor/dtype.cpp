@@ -7,15 +7,22 @@
 
 namespace wader {
 namespace {
-constexpr std::array<std::pair<DType, std::string_view>, 8> kNames = {
+
+constexpr std::array<std::pair<DType, std::string_view>, 10> kNames = {
     {{DType::f32, "f32"},
      {DType::f16, "f16"},
      {DType::bf16, "bf16"},
      {DType::u8, "u8"},
+     {DType::u32, "u32"},
      {DType::i32, "i32"},
      {DType::i64, "i64"},
      {DType::mxfp4, "mxfp4"},
+     {DType::affine4, "affine4"},
      {DType::affine8, "affine8"}}};
+
+constexpr uint16_t kGroups[] = {32, 64, 128};
+constexpr uint64_t kMaxCols = 1ull << 40;
+
 }  // namespace
 
 std::string_view dtype_name(DType dtype) {
@@ -38,32 +45,63 @@ uint32_t dtype_bytes(DType dtype) {
     case DType::bf16:
       return 2;
     case DType::f32:
+    case DType::u32:
     case DType::i32:
       return 4;
     case DType::i64:
       return 8;
     case DType::mxfp4:
+    case DType::affine4:
     case DType::affine8:
       return 0;
   }
   return 0;
 }
 
-std::optional<uint64_t> matrix_bytes(DType dtype, uint64_t rows, uint64_t cols) {
-  uint64_t row_bytes;
-  if (dtype == DType::mxfp4) {
-    if (cols % kMxfp4Block != 0) return std::nullopt;
-    row_bytes = cols / kMxfp4Block * 17;
-  } else if (dtype == DType::affine8) {
-    if (cols % kAffineGroup != 0) return std::nullopt;
-    row_bytes = cols / kAffineGroup * (kAffineGroup + 4);
-    if (cols > (1ull << 40)) return std::nullopt;
-  } else {
-    const auto bytes = checked_mul(cols, dtype_bytes(dtype));
-    if (!bytes) return std::nullopt;
-    row_bytes = *bytes;
+std::string format_name(const MatrixFormat& format) {
+  std::string name(dtype_name(format.dtype));
+  if (!is_affine(format.dtype)) return name;
+  const bool usual_scales = format.scales == DType::bf16;
+  if (format.group != kAffineGroup || !usual_scales) {
+    name += "-g";
+    name += std::to_string(format.group);
   }
-  return checked_mul(rows, row_bytes);
+  if (!usual_scales) {
+    name += '-';
+    name += dtype_name(format.scales);
+  }
+  return name;
+}
+
+std::optional<MatrixFormat> format_from_name(std::string_view name) {
+  if (const auto dtype = dtype_from_name(name)) return MatrixFormat(*dtype);
+  for (const DType dtype : {DType::affine4, DType::affine8})
+    for (const uint16_t group : kGroups)
+      for (const DType scales : {DType::bf16, DType::f16}) {
+        const MatrixFormat format(dtype, group, scales);
+        if (format_name(format) == name) return format;
+      }
+  return std::nullopt;
+}
+
+std::optional<RowBytes> row_bytes(const MatrixFormat& format, uint64_t cols) {
+  if (cols > kMaxCols) return std::nullopt;
+  if (format.dtype == DType::mxfp4) {
+    if (cols % kMxfp4Block != 0) return std::nullopt;
+    return RowBytes{cols / 2, cols / kMxfp4Block, 0};
+  }
+  if (is_affine(format.dtype)) {
+    if (format.group == 0 || cols % format.group != 0) return std::nullopt;
+    const uint64_t plane = cols / format.group * dtype_bytes(format.scales);
+    return RowBytes{format.dtype == DType::affine4 ? cols / 2 : cols, plane, plane};
+  }
+  return RowBytes{cols * dtype_bytes(format.dtype), 0, 0};
+}
+
+std::optional<uint64_t> matrix_bytes(const MatrixFormat& format, uint64_t rows, uint64_t cols) {
+  const auto row = row_bytes(format, cols);
+  if (!row) return std::nullopt;
+  return checked_mul(rows, row->total());
 }
 
 }  // namespace wader

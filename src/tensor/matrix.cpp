@@ -30,32 +30,38 @@ void dequantise_mxfp4_row(const MatrixView& m, uint32_t row, float* out) {
   }
 }
 
-void dequantise_affine8_row(const MatrixView& m, uint32_t row, float* out) {
-  const uint32_t groups = m.cols / kAffineGroup;
-  const std::byte* codes = m.codes + static_cast<size_t>(row) * m.cols;
+template <int kBits>
+void dequantise_affine_row(const MatrixView& m, uint32_t row, float* out) {
+  const uint32_t group = m.format.group, groups = m.cols / group;
+  const std::byte* codes = m.codes + static_cast<size_t>(row) * m.cols * kBits / 8;
   const size_t first = static_cast<size_t>(row) * groups;
-  for (uint32_t g = 0; g < groups; ++g, codes += kAffineGroup, out += kAffineGroup) {
-    const float scale = bf16_to_f32(load_u16(m.scales + 2 * (first + g)));
-    const float bias = bf16_to_f32(load_u16(m.biases + 2 * (first + g)));
-    for (uint32_t i = 0; i < kAffineGroup; ++i)
-      out[i] = static_cast<float>(static_cast<uint8_t>(codes[i])) * scale + bias;
+  const auto load = [&](const std::byte* plane, size_t at) {
+    const uint16_t bits = load_u16(plane + 2 * at);
+    return m.format.scales == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+  };
+  for (uint32_t g = 0; g < groups; ++g, codes += group * kBits / 8, out += group) {
+    const float scale = load(m.scales, first + g), bias = load(m.biases, first + g);
+    for (uint32_t i = 0; i < group; ++i) {
+      const auto byte = static_cast<uint8_t>(codes[i * kBits / 8]);
+      const int code = kBits == 8 ? byte : i % 2 == 0 ? byte & 15 : byte >> 4;
+      out[i] = static_cast<float>(code) * scale + bias;
+    }
   }
 }
 
 }  // namespace
 
-MatrixView matrix_view(DType dtype, uint32_t rows, uint32_t cols,
+MatrixView matrix_view(const MatrixFormat& format, uint32_t rows, uint32_t cols,
                        std::span<const std::byte> bytes) {
-  const auto expected = matrix_bytes(dtype, rows, cols);
-  CHECK(expected && *expected == bytes.size());
-  MatrixView view{dtype, rows, cols, bytes.data(), nullptr, nullptr};
-  const size_t count = static_cast<size_t>(rows) * cols;
-  if (dtype == DType::mxfp4) view.scales = view.codes + count / 2;
-  if (dtype == DType::affine8) {
-    view.scales = view.codes + count;
-    view.biases = view.scales + count / kAffineGroup * 2;
-  }
-  return view;
+  const auto row = row_bytes(format, cols);
+  CHECK(row && row->total() * rows == bytes.size());
+  const std::byte* scales = bytes.data() + row->codes * rows;
+  return {format,
+          rows,
+          cols,
+          bytes.data(),
+          row->scales ? scales : nullptr,
+          row->biases ? scales + row->scales * rows : nullptr};
 }
 
 void plain_to_f32(DType dtype, const std::byte* from, size_t count, float* to) {
@@ -76,28 +82,17 @@ void plain_to_f32(DType dtype, const std::byte* from, size_t count, float* to) {
 
 void dequantise_row(const MatrixView& m, uint32_t row, float* out) {
   CHECK(row < m.rows);
-  if (m.dtype == DType::mxfp4) return dequantise_mxfp4_row(m, row, out);
-  if (m.dtype == DType::affine8) return dequantise_affine8_row(m, row, out);
-  plain_to_f32(m.dtype, m.codes + static_cast<size_t>(row) * m.cols * dtype_bytes(m.dtype), m.cols,
-               out);
-}
-
-void quantise_affine8_row(const float* values, uint32_t cols, uint8_t* codes, uint16_t* scales,
-                          uint16_t* biases) {
-  CHECK(cols % kAffineGroup == 0);
-  for (uint32_t g = 0; g < cols / kAffineGroup;
-       ++g, values += kAffineGroup, codes += kAffineGroup) {
-    const auto [low, high] = std::minmax_element(values, values + kAffineGroup);
-    // The bias is rounded first and the scale made to reach the far end from there, so that
-    // rounding the bias costs at most its own half unit, not a shift of every code.
-    biases[g] = f32_to_bf16(*low);
-    const float bias = bf16_to_f32(biases[g]);
-    scales[g] = f32_to_bf16((*high - bias) / 255.0f);
-    const float scale = bf16_to_f32(scales[g]);
-    for (uint32_t i = 0; i < kAffineGroup; ++i) {
-      const float code = scale != 0 ? std::nearbyint((values[i] - bias) / scale) : 0.0f;
-      codes[i] = static_cast<uint8_t>(std::clamp(code, 0.0f, 255.0f));
-    }
+  switch (m.format.dtype) {
+    case DType::mxfp4:
+      return dequantise_mxfp4_row(m, row, out);
+    case DType::affine4:
+      return dequantise_affine_row<4>(m, row, out);
+    case DType::affine8:
+      return dequantise_affine_row<8>(m, row, out);
+    default:
+      return plain_to_f32(m.format.dtype,
+                          m.codes + static_cast<size_t>(row) * m.cols * dtype_bytes(m.format.dtype),
+                          m.cols, out);
   }
 }
 

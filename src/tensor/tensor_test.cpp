@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -92,52 +93,71 @@ TEST(Mxfp4, EveryRowFindsItsScales) {
   }
 }
 
-// Worst error of a value: half a code step, plus the rounding of bias and scale to bf16 (2^-9
-// relative each; the scale's error reaches 255 codes).
-TEST(Affine8, RoundTripIsWithinTheFormatsError) {
-  std::mt19937 rng(1);
-  for (int round = 0; round < 200; ++round) {
-    std::vector<float> values(128);
-    const float spread = std::ldexp(1.0f, static_cast<int>(rng() % 60) - 40);
-    const float centre = round % 3 == 0 ? 0.0f : spread * static_cast<float>(rng() % 7);
-    for (float& v : values) v = centre + spread * std::normal_distribution<float>()(rng);
-    std::vector<std::byte> bytes(*matrix_bytes(DType::affine8, 1, 128));
-    const MatrixView view = matrix_view(DType::affine8, 1, 128, bytes);
-    quantise_affine8_row(values.data(), 128, reinterpret_cast<uint8_t*>(bytes.data()),
-                         reinterpret_cast<uint16_t*>(bytes.data() + 128),
-                         reinterpret_cast<uint16_t*>(bytes.data() + 132));
-    std::vector<float> back(128);
-    dequantise_row(view, 0, back.data());
-    for (int g = 0; g < 2; ++g) {
-      const auto [low, high] =
-          std::minmax_element(values.begin() + g * 64, values.begin() + (g + 1) * 64);
-      const float range = *high - *low + std::fabs(*low) * 0x1p-8f;
-      const float bound = range / 255 * 0.5f * 1.01f + range * 0x1p-9f + std::fabs(*low) * 0x1p-9f;
-      for (int i = g * 64; i < (g + 1) * 64; ++i) EXPECT_LE(std::fabs(back[i] - values[i]), bound);
-    }
-  }
+// Values by hand: codes in column order, low nibble first; a scale and a bias for each group.
+TEST(Affine, DecodesEveryWidthGroupAndScale) {
+  constexpr uint32_t kRows = 2, kCols = 128;
+  std::mt19937 rng(3);
+  for (const DType dtype : {DType::affine4, DType::affine8})
+    for (const uint16_t group : {32, 64, 128})
+      for (const DType scales : {DType::bf16, DType::f16}) {
+        const MatrixFormat format(dtype, group, scales);
+        std::vector<std::byte> bytes(*matrix_bytes(format, kRows, kCols));
+        const auto widen = [&](uint16_t bits) {
+          return scales == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+        };
+        const auto narrow = [&](float value) {
+          return scales == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
+        };
+        const RowBytes row = *row_bytes(format, kCols);
+        std::vector<float> want;
+        for (uint32_t r = 0; r < kRows; ++r)
+          for (uint32_t c = 0; c < kCols; ++c) {
+            const uint32_t code = rng() % (dtype == DType::affine4 ? 16 : 256);
+            const size_t g = r * (kCols / group) + c / group;
+            const uint16_t scale = narrow(0.01f * static_cast<float>(g + 1));
+            const uint16_t bias = narrow(-0.3f - static_cast<float>(g));
+            std::memcpy(&bytes[row.codes * kRows + 2 * g], &scale, 2);
+            std::memcpy(&bytes[(row.codes + row.scales) * kRows + 2 * g], &bias, 2);
+            if (dtype == DType::affine8)
+              bytes[r * kCols + c] = static_cast<std::byte>(code);
+            else
+              bytes[(r * kCols + c) / 2] |= static_cast<std::byte>(code << (c % 2 * 4));
+            want.push_back(static_cast<float>(code) * widen(scale) + widen(bias));
+          }
+        std::vector<float> got(kCols);
+        for (uint32_t r = 0; r < kRows; ++r) {
+          dequantise_row(matrix_view(format, kRows, kCols, bytes), r, got.data());
+          for (uint32_t c = 0; c < kCols; ++c)
+            ASSERT_EQ(got[c], want[r * kCols + c]) << format_name(format) << ' ' << r << ' ' << c;
+        }
+      }
 }
 
-TEST(Affine8, ConstantAndZeroGroupsAreKept) {
-  for (const float value : {0.0f, 1.5f, -3.0f}) {
-    const std::vector<float> values(64, value);
-    std::vector<uint8_t> codes(64);
-    uint16_t scale = 0, bias = 0;
-    quantise_affine8_row(values.data(), 64, codes.data(), &scale, &bias);
-    EXPECT_EQ(static_cast<float>(codes[7]) * bf16_to_f32(scale) + bf16_to_f32(bias), value);
+TEST(MatrixFormat, NamesAreSpeltInOneWay) {
+  EXPECT_EQ(format_name(DType::affine4), "affine4");
+  EXPECT_EQ(format_name(MatrixFormat(DType::affine8, 32)), "affine8-g32");
+  EXPECT_EQ(format_name(MatrixFormat(DType::affine4, 64, DType::f16)), "affine4-g64-f16");
+  for (const char* name : {"bf16", "mxfp4", "affine4", "affine4-g32", "affine8-g128-f16"}) {
+    const auto format = format_from_name(name);
+    ASSERT_TRUE(format.has_value()) << name;
+    EXPECT_EQ(format_name(*format), name);
   }
+  for (const char* name : {"affine4-g64", "affine4-g48", "affine4-bf16", "bf16-g32", "affine2", ""})
+    EXPECT_FALSE(format_from_name(name).has_value()) << name;
 }
 
 TEST(DType, MatrixBytesRefusesOverflowAndRaggedRows) {
   EXPECT_EQ(matrix_bytes(DType::mxfp4, 2, 64), 2 * 34u);
   EXPECT_EQ(matrix_bytes(DType::affine8, 3, 128), 3 * 136u);
+  EXPECT_EQ(matrix_bytes(DType::affine4, 3, 128), 3 * 72u);
+  EXPECT_EQ(matrix_bytes(MatrixFormat(DType::affine4, 32), 3, 32), 3 * 20u);
   EXPECT_EQ(matrix_bytes(DType::bf16, 3, 5), 30u);
   EXPECT_FALSE(matrix_bytes(DType::mxfp4, 1, 33).has_value());
   EXPECT_FALSE(matrix_bytes(DType::affine8, 1, 65).has_value());
   EXPECT_FALSE(matrix_bytes(DType::f32, 1ull << 33, 1ull << 33).has_value());
   EXPECT_FALSE(matrix_bytes(DType::affine8, 1ull << 30, 1ull << 40).has_value());
   for (DType d : {DType::f32, DType::f16, DType::bf16, DType::u8, DType::i32, DType::i64,
-                  DType::mxfp4, DType::affine8})
+                  DType::u32, DType::mxfp4, DType::affine4, DType::affine8})
     EXPECT_EQ(dtype_from_name(dtype_name(d)), d);
   EXPECT_FALSE(dtype_from_name("f8").has_value());
 }

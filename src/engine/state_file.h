@@ -1,0 +1,42 @@
+// A session's state in a file: tokens, keys and values, recurrent states, and a note of the caller.
+//   offset 0   "WADERST1"
+//          8   u64 model identity · u64 kernels' name hash · u64 tokens · u64 note bytes
+//              · u64 state bytes
+//         48   tokens (i32 each) · note · state, piece by piece (SequenceState::for_each_piece)
+//        end   u64 XXH3-64 of everything before it
+// Little-endian, as it lies in memory. Files are untrusted: sizes are checked before anything is
+// taken, the digest before the state is used.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "container/container.h"
+#include "kernels/ops.h"
+#include "model/state.h"
+#include "tokenizer/tokenizer.h"
+
+namespace wader {
+
+// What a state belongs to: other weights or other kernels would go on from it with other bits.
+struct StateIdentity {
+  uint64_t model, kernels;
+};
+StateIdentity state_identity(const Container& container, const Kernels& kernels);
+
+Status save_state(const std::filesystem::path& path, const StateIdentity& identity,
+                  const SequenceState& state, std::span<const TokenId> tokens,
+                  std::string_view note);
+
+struct LoadedState {
+  std::vector<TokenId> tokens;
+  std::string note;
+};
+// Fills `state`, which is empty; after an error it holds nothing that may be used.
+Result<LoadedState> load_state(const std::filesystem::path& path, const StateIdentity& identity,
+                               SequenceState& state);
+
+}  // namespace wader
