@@ -97,13 +97,12 @@ std::string_view kind_name(LayerKind kind) {
   UNREACHABLE("layer kind");
 }
 
-// The mixers by layer_types, or by the family's pattern. Both must agree where a key of the config
-// sets the pattern: implementations differ on which of the two they read.
+// The mixers by layer_types where the config has it, as the reference does; else by the family's
+// pattern.
 Status read_mixers(Section& config, const LayerPattern& pattern, ArchitectureSpec& spec) {
   ASSIGN_OR_RETURN(const uint64_t count, config.whole("num_hidden_layers", 1, 1024));
   uint64_t interval = pattern.interval;
-  const bool own_interval = !pattern.interval_key.empty() && config.has(pattern.interval_key);
-  if (own_interval) {
+  if (!pattern.interval_key.empty() && config.has(pattern.interval_key)) {
     ASSIGN_OR_RETURN(interval, config.whole(pattern.interval_key, 1, 1024));
   }
   for (uint64_t n = 0; n < count; ++n)
@@ -121,11 +120,7 @@ Status read_mixers(Section& config, const LayerPattern& pattern, ArchitectureSpe
           "layer_types has {}; {}{} known", in_quotes(json_text(kind)), kind_name(pattern.usual),
           pattern.usual == pattern.last ? " is"
                                         : fmt::format(" and {} are", kind_name(pattern.last)));
-    const LayerKind mixer = kind == kind_name(pattern.last) ? pattern.last : pattern.usual;
-    if (own_interval && mixer != spec.layers[n].mixer)
-      return invalid_argument_error("layer_types and {} {} contradict each other at layer {}",
-                                    pattern.interval_key, interval, n);
-    spec.layers[n].mixer = mixer;
+    spec.layers[n].mixer = kind == kind_name(pattern.last) ? pattern.last : pattern.usual;
   }
   return {};
 }

@@ -209,6 +209,10 @@ TEST_F(InstallValuesTest, OfMlxCheckpoints) {
   expect_values(from("tiny-qwen3-next", unlike_layers), lossless);
   expect_values(from("tiny-qwen3.5-moe", f16_scales), lossless);
   expect_values(from("tiny-qwen3-moe", mxfp4), {{std::nullopt, std::nullopt}});
+  // Gate and up apart, and so their biases.
+  const fs::path gpt_oss = scratch.path() / "mlx-gpt-oss";
+  testing::write_mlx_gpt_oss(testing::fixture("tiny-gpt-oss"), gpt_oss);
+  expect_values(gpt_oss, {{std::nullopt, std::nullopt}, {DType::bf16, DType::bf16}});
 }
 
 // Other programs' containers hold quantised weights: all of them arrive to the bit.

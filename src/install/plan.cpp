@@ -214,7 +214,7 @@ Result<std::vector<InstallPlan::ExpertPart>> InstallPlan::expert_parts(uint32_t 
     parts.push_back({matrix, false, std::move(weight)});
     if (!spec.expert_bias) continue;
     ASSIGN_OR_RETURN(TensorSource bias, checkpoint->expert_bias_source(layer, expert, matrix));
-    check_source(bias, 1, shape.rows);
+    check_source(bias, bias.rows == 1 ? 1 : shape.rows, bias.rows == 1 ? shape.rows : 1);
     parts.push_back({matrix, true, std::move(bias)});
   }
   return parts;

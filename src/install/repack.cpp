@@ -86,7 +86,7 @@ Result<Repacker> Repacker::create(const InstallPlan& plan, int threads) {
   uint64_t expert_rows = 0;
   for (const ExpertMatrix matrix : kMatrices) {
     const MatrixShape shape = expert_matrix_shape(spec, matrix);
-    expert_rows += shape.rows + 1;  // and its bias
+    expert_rows += 2 * uint64_t{shape.rows};  // the bias can be a row of one value each
     cols = std::max<uint64_t>({cols, shape.cols, shape.rows});
   }
   ASSIGN_OR_RETURN(repacker.staging_, AlignedBuffer::allocate(staging));
@@ -184,7 +184,10 @@ RowPlanes Repacker::part_planes(const InstallPlan::ExpertPart& part) {
   const MatrixPlanes& at = layout.planes(part.matrix);
   const auto record = record_.span();
   if (part.is_bias)
-    return {record.subspan(at.linear_bias.value(), part.source.cols * sizeof(uint16_t)), {}, {}};
+    return {record.subspan(at.linear_bias.value(),
+                           part.source.rows * part.source.cols * sizeof(uint16_t)),
+            {},
+            {}};
   const RowBytes row = row_bytes(layout.format.of(part.matrix), part.source.cols).value();
   const uint64_t rows = part.source.rows;
   return {record.subspan(at.codes, rows * row.codes), record.subspan(at.scales, rows * row.scales),
