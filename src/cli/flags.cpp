@@ -31,7 +31,10 @@ constexpr CommandSpec kCommands[] = {
      "`wader info --json` has them by matrix. Killed or stopped, it leaves an unfinished install "
      "that the same command "
      "completes.",
-     {{"SOURCE", "a local checkpoint: a directory, or its .safetensors file"}, {}}},
+     {{"SOURCE",
+       "a local checkpoint: a directory (Hugging Face, MLX, .qpack, .gwt), or its .safetensors "
+       "file"},
+      {}}},
     {list,
      "list",
      "show the installed models",

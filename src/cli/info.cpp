@@ -83,8 +83,13 @@ std::string facts(const Container& container) {
       row("layers", fmt::format("{} ({}), hidden {}", s.layer_count(), layer_kinds(s), s.hidden));
   out += row("attention", fmt::format("{} query heads, {} key/value heads of {}", s.query_heads,
                                       s.kv_heads, s.head_dim));
-  out += row("experts", fmt::format("{} a layer, {} a token, inner width {}", s.experts,
-                                    s.experts_per_token, s.expert_inner));
+  if (s.has_mixer(LayerKind::delta_net))
+    out +=
+        row("deltanet", fmt::format("{} key heads of {}, {} value heads of {}", s.delta.key_heads,
+                                    s.delta.key_dim, s.delta.value_heads, s.delta.value_dim));
+  out += row("experts",
+             fmt::format("{} a layer, {} a token{}, inner width {}", s.experts, s.experts_per_token,
+                         s.shared_inner > 0 ? " and a shared one" : "", s.expert_inner));
   out += row("vocabulary",
              fmt::format("{} rows, context up to {} tokens", s.vocab_rows, s.max_context));
   out += row("formats", fmt::format("experts {}, trunk {}", expert_format_text(m.experts.format),

@@ -74,6 +74,7 @@ std::string plan_table(const MemoryPlan& plan, const Manifest& manifest) {
       fmt::format("memory budget {}{}\n  [{}]\n", format_bytes(plan.budget_bytes),
                   small ? fmt::format(", {} needed", format_bytes(total)) : "", bar_text);
   for (const PlanPart& part : parts) {
+    if (part.bytes == 0) continue;
     out += fmt::format("  {} {:<13} {:>10}   {}\n", part.letter, part.name,
                        format_bytes(part.bytes), part.detail);
   }
