@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
+#include "base/json.h"
 #include "cli/golden.h"
 #include "test_models.h"
 
@@ -56,6 +59,35 @@ TEST_P(Reference, Fixture) {
   EXPECT_TRUE(report.not_compared.empty());
   EXPECT_EQ(compared(report, "greedy"), 64u);
   EXPECT_EQ(compared(report, "logits"), 16 + 8 + 8 + 2u);
+}
+
+// MXFP4's values are a part of bf16's: the experts may be stored so, and nothing changes.
+TEST(ReferenceFormats, TinyGptOssWithBf16Experts) {
+  const std::string golden = WADER_SOURCE_DIR "/tests/data/tiny-gpt-oss/golden.safetensors";
+  compare(testing::fixture_container("tiny-gpt-oss", {.experts = DType::bf16}), golden, 32);
+}
+
+// Case C-06: text that looks fine is no pass; the likelihood of 700 tokens is.
+TEST_P(Reference, Likelihood) {
+  const std::string data = std::string(WADER_SOURCE_DIR "/tests/data/") + GetParam();
+  std::ifstream file(data + "/golden.json");
+  const Json json = Json::parse(file);
+  auto golden = GoldenFile::open(data + "/golden.safetensors");
+  ASSERT_TRUE(golden.ok()) << golden.error().message;
+  EngineOptions options;
+  options.memory_bytes = 1u << 30;
+  options.kernels = "ref";
+  options.context = 1024;
+  const auto engine = open_engine(testing::fixture_container(GetParam()), options);
+  GoldenLimits limits;
+  limits.nll = 1e-5;
+  const auto report =
+      check_nll({json, *golden, nullptr}, *open_session(*engine), limits, [](const GoldenLine& l) {
+        EXPECT_TRUE(l.ok()) << l.name << ' ' << l.error;
+        std::printf("%-28s %-12s %.3g\n", l.name.c_str(), l.measure.c_str(), l.error);
+      });
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_EQ(report->lines.size(), 1u);
 }
 
 // Minutes under a sanitizer, on the code that the tiny model runs too.
