@@ -131,6 +131,34 @@ TEST_P(Sessions, RewindsToAnyPlace) {
   }
 }
 
+// Past the end of the sliding rings (1,216 positions here): going back needs a snapshot, and a file
+// finds the window where another ring has it.
+TEST_P(Sessions, GoesBackAndOnPastTheRings) {
+  if (testing::kSanitized)
+    GTEST_SKIP() << "2,000 tokens are minutes here; the rest covers its code";
+  const auto file = testing::scratch_directory() / "long.state";
+  const Tokens first = random_tokens(200, 1024, 70);
+  const Tokens longer = joined(first, random_tokens(1300, 1024, 71));
+  const Tokens branch = joined(first, random_tokens(30, 1024, 72));
+  const auto engine = open_engine(container(), options_with(64));
+  const auto session = open_session(*engine);
+  answer(*session, first, 2);
+  const Answer late = answer(*session, longer);
+  EXPECT_EQ(late, fresh(longer));
+  ASSERT_TRUE(session->save(file, "").ok());
+  const Answer back = answer(*session, branch);
+  EXPECT_EQ(back, fresh(branch));
+  EXPECT_GE(back.reused, 197u);
+
+  const Tokens next = joined(joined(longer, late.ids), random_tokens(20, 1024, 73));
+  const auto other = open_engine(container(), options_with(16));
+  const auto resumed = open_session(*other);
+  ASSERT_TRUE(resumed->load(file, kMaxNoteBytes).ok());
+  const Answer on = answer(*resumed, next);
+  EXPECT_EQ(on, fresh(next));
+  EXPECT_EQ(on.reused, longer.size() + late.ids.size());
+}
+
 TEST_P(Sessions, TwoTakeTurns) {
   EngineOptions options = options_with(16);
   options.sessions = 2;
@@ -170,6 +198,12 @@ TEST_P(Sessions, GoesOnAfterAFailedPass) {
   std::filesystem::copy_file(file, backup, std::filesystem::copy_options::overwrite_existing);
   std::filesystem::resize_file(file, 4096);
   EXPECT_FALSE(session->generate(longer, {}).ok());
+  // Nothing said is lost with it: what a snapshot has can be saved, and the rest is computed again.
+  const auto saved = testing::scratch_directory() / "failed.state";
+  ASSERT_TRUE(session->save(saved, "all that was said").ok());
+  const auto note = session->load(saved, kMaxNoteBytes);
+  ASSERT_TRUE(note.ok()) << note.error().message;
+  EXPECT_EQ(*note, "all that was said");
   std::filesystem::resize_file(file, bytes);
   {
     std::ifstream from(backup, std::ios::binary);
@@ -196,7 +230,7 @@ TEST_P(Sessions, ASavedStateGoesOnElsewhere) {
   const auto engine = open_engine(container(), other);
   const auto session = open_session(*engine);
   answer(*session, random_tokens(20, 1024, 52));
-  const auto note = session->load(file);
+  const auto note = session->load(file, kMaxNoteBytes);
   ASSERT_TRUE(note.ok()) << note.error().message;
   EXPECT_EQ(*note, "a note: \xc3\xa9");
   EXPECT_EQ(session->tokens(), joined(prompt, first.ids));
@@ -213,6 +247,10 @@ TEST_P(Sessions, ADamagedOrForeignStateIsRefused) {
   const auto session = open_session(*engine);
   const Answer first = answer(*session, prompt);
   ASSERT_TRUE(session->save(file, "note").ok());
+  EXPECT_EQ(std::filesystem::status(file).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  EXPECT_EQ(session->load(file, 3).error().code, ErrorCode::over_budget);
+  EXPECT_TRUE(session->tokens().empty());
   std::string bytes;
   {
     std::ifstream in(file, std::ios::binary);
@@ -220,7 +258,7 @@ TEST_P(Sessions, ADamagedOrForeignStateIsRefused) {
   }
   const auto refused = [&](const std::string& content, Session& into) {
     std::ofstream(bad, std::ios::binary) << content;
-    const auto loaded = into.load(bad);
+    const auto loaded = into.load(bad, kMaxNoteBytes);
     EXPECT_FALSE(loaded.ok());
     EXPECT_TRUE(into.tokens().empty());
     return loaded.ok() ? std::string() : loaded.error().message;
@@ -234,7 +272,7 @@ TEST_P(Sessions, ADamagedOrForeignStateIsRefused) {
   for (const size_t length : {size_t{0}, size_t{7}, size_t{48}, bytes.size() - 1})
     refused(bytes.substr(0, length), *session);
   refused(bytes + "x", *session);
-  EXPECT_FALSE(session->load(testing::scratch_directory() / "absent.state").ok());
+  EXPECT_FALSE(session->load(testing::scratch_directory() / "absent.state", kMaxNoteBytes).ok());
   EXPECT_EQ(answer(*session, prompt), first);
 
   EngineOptions small = options_with(16);

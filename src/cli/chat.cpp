@@ -78,6 +78,17 @@ Status continue_from(const Args& args, Conversation& conversation) {
   return {};
 }
 
+// --state: leaves the conversation there. One that was reset to nothing leaves nothing.
+Status keep_state(const Args& args, Conversation& conversation) {
+  if (!args.has("--state")) return {};
+  const std::filesystem::path file = args.text("--state");
+  if (conversation.answers() > 0) return conversation.save(file);
+  std::error_code error;
+  std::filesystem::remove(file, error);
+  if (error) return errno_error(error.value(), file.string());
+  return {};
+}
+
 // What the format refuses for every question (--reasoning off on a model that always reasons) shows
 // before the first one.
 Status check_start(const ChatFormat& format, ChatRequest start) {
@@ -143,8 +154,9 @@ Result<int> run_chat(const Args& args) {
   Result<int> result = question ? answer_once(args, *engine, conversation, *question)
                                 : chat_loop({*engine, conversation, args.operand(0),
                                              args.has("--show-reasoning"), args.has("--stats")});
-  if (args.has("--state") && conversation.answers() > 0)
-    RETURN_IF_ERROR(conversation.save(args.text("--state")));
+  const Status kept = keep_state(args, conversation);
+  if (!result.ok()) return result;
+  RETURN_IF_ERROR(kept);
   return result;
 }
 

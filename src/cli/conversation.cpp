@@ -115,14 +115,16 @@ Result<uint32_t> Conversation::turn_start(const std::vector<TokenId>& prompt) co
   return static_cast<uint32_t>(shared - ids.begin());
 }
 
-Status Conversation::save(const std::filesystem::path& file) const {
+Status Conversation::save(const std::filesystem::path& file) {
   return session_.save(file, json_text(to_json()));
 }
 
 Status Conversation::load(const std::filesystem::path& file) {
   CHECK(answers_ == 0);
   const auto read = [&]() -> Result<ChatRequest> {
-    ASSIGN_OR_RETURN(const std::string note, session_.load(file));
+    // JSON takes at most six bytes for one of text; the rest is its own.
+    const uint64_t most = std::min(options_.max_text_bytes, kMaxNoteBytes / 6) * 6 + kMiB;
+    ASSIGN_OR_RETURN(const std::string note, session_.load(file, most));
     ASSIGN_OR_RETURN(const Json json, parse_json(note, file.string()));
     auto request = chat_request_from_json(json);
     if (!request.ok()) return std::move(request).error().within(file.string());

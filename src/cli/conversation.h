@@ -58,7 +58,7 @@ class Conversation {
 
   // Messages and the session's state in one file (engine.h), so that the next start goes on at
   // once. load() needs a conversation without questions; after an error it is that again.
-  Status save(const std::filesystem::path& file) const;
+  Status save(const std::filesystem::path& file);
   Status load(const std::filesystem::path& file);
 
  private:

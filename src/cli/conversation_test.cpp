@@ -72,12 +72,12 @@ class ScriptedSession final : public Session {
     return {};
   }
   void reset() override { ++resets; }
-  Status save(const std::filesystem::path&, std::string_view note) const override {
+  Status save(const std::filesystem::path&, std::string_view note) override {
     saved = note;
     return {};
   }
-  Result<std::string> load(const std::filesystem::path&) override { return saved; }
-  mutable std::string saved;
+  Result<std::string> load(const std::filesystem::path&, uint64_t) override { return saved; }
+  std::string saved;
   uint32_t last_turn_start = 0;
 };
 

@@ -69,8 +69,10 @@ class FakeSession final : public Session {
     return {};
   }
   void reset() override { tokens_.clear(); }
-  Status save(const std::filesystem::path&, std::string_view) const override { return {}; }
-  Result<std::string> load(const std::filesystem::path&) override { return std::string(); }
+  Status save(const std::filesystem::path&, std::string_view) override { return {}; }
+  Result<std::string> load(const std::filesystem::path&, uint64_t) override {
+    return std::string();
+  }
 
  private:
   std::vector<TokenId> tokens_;

@@ -164,8 +164,9 @@ Result<std::unique_ptr<Session>> LoadedModel::new_session() {
         max_sessions_ == 1 ? "" : "s");
   const ArchitectureSpec& spec = container_.spec();
   ASSIGN_OR_RETURN(SequenceState state, SequenceState::create(spec, plan_.context, plan_.chunk));
-  ASSIGN_OR_RETURN(Snapshots snapshots,
-                   Snapshots::create(snapshot_bytes(spec, plan_.context), plan_.snapshots));
+  ASSIGN_OR_RETURN(
+      Snapshots snapshots,
+      Snapshots::create(snapshot_bytes(spec, plan_.context, plan_.chunk), plan_.snapshots));
   ++open_sessions_;
   return std::unique_ptr<Session>(
       std::make_unique<Timeline>(*this, std::move(state), std::move(snapshots)));

@@ -99,11 +99,12 @@ class Session {
   virtual void reset() = 0;
 
   // The timeline in a file: its tokens, its state, and `note` (the caller's own text, at most
-  // kMaxNoteBytes). Written aside and renamed. load() gives the note back; it refuses a file of
-  // another model or other kernels, one that needs a larger context, and any damage, and the
-  // session is then empty.
-  virtual Status save(const std::filesystem::path& file, std::string_view note) const = 0;
-  virtual Result<std::string> load(const std::filesystem::path& file) = 0;
+  // kMaxNoteBytes). For the owner's eyes only; written aside and renamed. After a pass that failed
+  // the timeline is what a snapshot still has of it. load() gives the note back; it refuses a file
+  // of another model or other kernels, one that needs a larger context, a note over
+  // max_note_bytes, and any damage, and the session is then empty.
+  virtual Status save(const std::filesystem::path& file, std::string_view note) = 0;
+  virtual Result<std::string> load(const std::filesystem::path& file, uint64_t max_note_bytes) = 0;
 };
 
 constexpr uint64_t kMaxNoteBytes = 64 * kMiB;

@@ -1,8 +1,10 @@
 #include "engine/state_file.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <system_error>
 
@@ -128,7 +130,7 @@ Status write_all(File& file, const Header& header, const SequenceState& state,
 }
 
 Status check_header(const Header& header, const StateIdentity& identity, const SequenceState& state,
-                    uint64_t file_bytes) {
+                    uint64_t file_bytes, uint64_t max_note_bytes) {
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
     return corrupt_error("not a saved state of this version of wader");
   if (header.model != identity.model)
@@ -139,8 +141,11 @@ Status check_header(const Header& header, const StateIdentity& identity, const S
   if (header.tokens > state.context())
     return over_budget_error("holds {} tokens, the context is {}; raise --context", header.tokens,
                              state.context());
+  if (header.note_bytes > std::min(max_note_bytes, kMaxNoteBytes))
+    return over_budget_error("carries {} of text, more than the {} that fit here",
+                             format_bytes(header.note_bytes), format_bytes(max_note_bytes));
   const uint64_t state_bytes = pieces_bytes(state, static_cast<uint32_t>(header.tokens));
-  if (header.note_bytes > kMaxNoteBytes || header.state_bytes != state_bytes ||
+  if (header.state_bytes != state_bytes ||
       file_bytes != sizeof(Header) + header.tokens * sizeof(TokenId) + header.note_bytes +
                         state_bytes + sizeof(uint64_t))
     return corrupt_error("has {} bytes, which is not what its header says", file_bytes);
@@ -168,8 +173,10 @@ Status save_state(const fs::path& path, const StateIdentity& identity, const Seq
   std::memcpy(header.magic, kMagic, sizeof kMagic);
 
   fs::path aside = path;
-  aside += ".tmp";
+  aside += fmt::format(".{}.tmp", ::getpid());
   ASSIGN_OR_RETURN(File file, File::open(aside, File::Mode::create));
+  // What somebody has said is nobody else's business.
+  if (::fchmod(file.fd(), 0600) != 0) return errno_error(errno, aside.string());
   Status written = write_all(file, header, state, tokens, note);
   std::error_code error;
   if (written.ok()) {
@@ -184,7 +191,7 @@ Status save_state(const fs::path& path, const StateIdentity& identity, const Seq
 }
 
 Result<LoadedState> load_state(const fs::path& path, const StateIdentity& identity,
-                               SequenceState& state) {
+                               SequenceState& state, uint64_t max_note_bytes) {
   CHECK(state.length() == 0);
   ASSIGN_OR_RETURN(const File file, File::open(path, File::Mode::read));
   ASSIGN_OR_RETURN(const uint64_t file_bytes, file.size());
@@ -193,7 +200,8 @@ Result<LoadedState> load_state(const fs::path& path, const StateIdentity& identi
   HashedReader reader(file, file_bytes);
   Header header{};
   RETURN_IF_ERROR(reader.read(std::as_writable_bytes(std::span(&header, 1))));
-  if (Status status = check_header(header, identity, state, file_bytes); !status.ok())
+  if (Status status = check_header(header, identity, state, file_bytes, max_note_bytes);
+      !status.ok())
     return std::move(status).error().within(path.string());
 
   LoadedState loaded;

@@ -35,8 +35,9 @@ struct LoadedState {
   std::vector<TokenId> tokens;
   std::string note;
 };
-// Fills `state`, which is empty; after an error it holds nothing that may be used.
+// Fills `state`, which is empty; after an error it holds nothing that may be used. A note of more
+// than max_note_bytes is refused before any memory is taken for it.
 Result<LoadedState> load_state(const std::filesystem::path& path, const StateIdentity& identity,
-                               SequenceState& state);
+                               SequenceState& state, uint64_t max_note_bytes);
 
 }  // namespace wader

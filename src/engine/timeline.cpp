@@ -10,8 +10,9 @@
 namespace wader {
 namespace {
 
-// Tokens between periodic snapshots: what a rewind to an arbitrary place computes again at most, as
-// long as there are snapshots enough. Copying one is far below a thousandth of computing these.
+// Tokens between periodic snapshots (or the chunk, where that is more): what a rewind to an
+// arbitrary place computes again at most, as long as there are snapshots enough. Copying one is far
+// below a thousandth of computing these.
 constexpr uint32_t kSnapshotInterval = 256;
 
 // Adds the seconds of its life to `total`.
@@ -90,16 +91,16 @@ void Timeline::reset() {
   tokens_.clear();
 }
 
-Status Timeline::save(const std::filesystem::path& file, std::string_view note) const {
-  if (!state_.whole())
-    return invalid_argument_error("the last pass failed half way; there is no state to save");
+Status Timeline::save(const std::filesystem::path& file, std::string_view note) {
+  if (!state_.whole()) keep_prefix(tokens_, static_cast<uint32_t>(tokens_.size()));
   return save_state(file, state_identity(model_.container(), model_.kernels()), state_, tokens_,
                     note);
 }
 
-Result<std::string> Timeline::load(const std::filesystem::path& file) {
+Result<std::string> Timeline::load(const std::filesystem::path& file, uint64_t max_note_bytes) {
   reset();
-  auto loaded = load_state(file, state_identity(model_.container(), model_.kernels()), state_);
+  auto loaded = load_state(file, state_identity(model_.container(), model_.kernels()), state_,
+                           max_note_bytes);
   if (loaded.ok()) {
     if (Status status = check_tokens(loaded->tokens); !loaded->tokens.empty() && !status.ok())
       loaded = std::move(status).error().within(file.string());

@@ -21,8 +21,8 @@ class Timeline final : public Session {
                   const std::function<void(uint32_t, std::span<const float>)>& on_logits,
                   Capture* capture) override;
   void reset() override;
-  Status save(const std::filesystem::path& file, std::string_view note) const override;
-  Result<std::string> load(const std::filesystem::path& file) override;
+  Status save(const std::filesystem::path& file, std::string_view note) override;
+  Result<std::string> load(const std::filesystem::path& file, uint64_t max_note_bytes) override;
 
  private:
   Status check_tokens(std::span<const TokenId> tokens) const;

@@ -28,8 +28,8 @@ constexpr uint32_t kAutoChunks[] = {128, 64, 32, 16};
 // Snapshots are worth what they save: computing a conversation again reads most experts again. A
 // 32nd of the budget, or two where they cost no more than a 16th, at most 8.
 uint32_t snapshot_count(const ArchitectureSpec& spec, const PlanRequest& request,
-                        uint64_t budget_bytes, uint32_t context) {
-  const uint64_t each = request.sessions * snapshot_bytes(spec, context);
+                        uint64_t budget_bytes, uint32_t context, uint32_t chunk) {
+  const uint64_t each = request.sessions * snapshot_bytes(spec, context, chunk);
   if (each == 0) return 0;
   if (request.snapshots != kAutoSnapshots) return request.snapshots;
   const uint64_t few = std::min<uint64_t>(2, budget_bytes / 16 / each);
@@ -48,9 +48,9 @@ MemoryPlan fixed_costs(const ArchitectureSpec& spec, const PlanRequest& request,
   plan.process_bytes = machine.process_bytes;
   plan.trunk_bytes = request.trunk_bytes;
   plan.state_bytes = request.sessions * state_bytes(spec, context, plan.chunk);
-  plan.snapshots = snapshot_count(spec, request, plan.budget_bytes, context);
+  plan.snapshots = snapshot_count(spec, request, plan.budget_bytes, context, plan.chunk);
   plan.snapshots_bytes =
-      uint64_t{plan.snapshots} * request.sessions * snapshot_bytes(spec, context);
+      uint64_t{plan.snapshots} * request.sessions * snapshot_bytes(spec, context, plan.chunk);
   plan.scratch_bytes =
       Workspace::bytes(spec, std::max(plan.chunk, request.sessions), context, request.threads) +
       kSamplerBytesPerVocabRow * spec.vocab_rows;

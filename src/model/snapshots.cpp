@@ -10,6 +10,9 @@ namespace wader {
 
 size_t replaceable(std::span<const SnapshotMark> marks, size_t incoming) {
   CHECK(marks.size() >= 2 && incoming < marks.size());
+  const auto periodic = [](const SnapshotMark& m) { return m.kind == SnapshotKind::periodic; };
+  if (periodic(marks[incoming]) && std::count_if(marks.begin(), marks.end(), periodic) == 1)
+    return incoming;
   // The stretch between the neighbours of a mark that is gone; nothing follows the last one.
   const auto cost = [&](size_t i) {
     const uint32_t before = i > 0 ? marks[i - 1].position : 0;
@@ -50,6 +53,7 @@ void Snapshots::keep(const SequenceState& state, uint32_t position, SnapshotKind
     for (const Entry& entry : entries_) marks_.push_back(entry.mark);
     marks_.insert(marks_.begin() + static_cast<ptrdiff_t>(incoming), {position, kind});
     const size_t gone = replaceable(marks_, incoming);
+    if (gone == incoming) return;
     const auto victim =
         entries_.begin() + static_cast<ptrdiff_t>(gone < incoming ? gone : gone - 1);
     free_.push_back(victim->slot);

@@ -24,7 +24,7 @@ struct SnapshotMark {
 
 // Which of `marks` (in order of position, two at least) gives way, `incoming` being the one that
 // wants a place: a periodic one before a turn boundary, and the one whose loss leaves the shortest
-// stretch to compute again. Never `incoming`.
+// stretch to compute again. `incoming` itself only when it is periodic and no other is.
 size_t replaceable(std::span<const SnapshotMark> marks, size_t incoming);
 
 class Snapshots {

@@ -73,12 +73,13 @@ uint64_t state_bytes(const ArchitectureSpec& spec, uint32_t context, uint32_t ch
   return bytes;
 }
 
-uint64_t snapshot_bytes(const ArchitectureSpec& spec, uint32_t context) {
+uint64_t snapshot_bytes(const ArchitectureSpec& spec, uint32_t context, uint32_t chunk) {
   uint64_t bytes = 0;
   for (const LayerSpec& layer : spec.layers) {
     if (layer.mixer == LayerKind::delta_net) bytes += delta_bytes(spec.delta);
-    if (layer.mixer == LayerKind::sliding_attention)
-      bytes += kv_bytes(spec, std::min(spec.sliding_window - 1, context));
+    if (layer.mixer == LayerKind::sliding_attention &&
+        kv_capacity(spec, layer.mixer, context, chunk) < context)
+      bytes += kv_bytes(spec, spec.sliding_window - 1);
   }
   return bytes;
 }
@@ -162,7 +163,7 @@ bool SequenceState::visit(Part part, uint32_t length, Fn&& fn) const {
       continue;
     }
     const bool slides = layer.kind == LayerKind::sliding_attention;
-    if (!slides && part == Part::overwritten) continue;
+    if (part == Part::overwritten && (!slides || layer.kv.capacity == context_)) continue;
     for (float* plane : {layer.kv.k, layer.kv.v})
       for (uint32_t head = 0; head < spec_.kv_heads; ++head) {
         float* const start = plane + static_cast<size_t>(head) * layer.kv.capacity * spec_.head_dim;

@@ -24,9 +24,9 @@ uint32_t kv_capacity(const ArchitectureSpec& spec, LayerKind kind, uint32_t cont
                      uint32_t chunk);
 // Bytes of one sequence's state.
 uint64_t state_bytes(const ArchitectureSpec& spec, uint32_t context, uint32_t chunk);
-// Bytes of a snapshot: of all that later positions overwrite. 0 when nothing is: full attention
-// alone can always rewind.
-uint64_t snapshot_bytes(const ArchitectureSpec& spec, uint32_t context);
+// Bytes of a snapshot: of all that later positions overwrite. 0 when nothing is: full attention,
+// and rings as long as the context, can always rewind.
+uint64_t snapshot_bytes(const ArchitectureSpec& spec, uint32_t context, uint32_t chunk);
 
 // One attention layer's keys and values: (kv_heads, capacity, head_dim) f32 each; position p stands
 // at p % capacity.

@@ -116,44 +116,63 @@ INSTANTIATE_TEST_SUITE_P(All, Specs,
                                            testing::small_hybrid_spec()),
                          [](const auto& spec) { return std::to_string(spec.index); });
 
-// A snapshot and the prefix of full-attention layers are the whole state.
+// A snapshot and the prefix of full-attention layers, which is never written again, are the whole
+// state.
 TEST_P(Specs, RestoreBringsBackWhatWasSaved) {
-  SequenceState state = make_state(GetParam(), 500, 20);
-  for (int i = 0; i < 7; ++i) advance(state, 20);
-  scribble(state, 140, 1);
-  const auto before = everything(state, 140);
-  std::vector<std::byte> snapshot(snapshot_bytes(GetParam(), 500));
-  state.save(snapshot, 140);
-  for (int i = 0; i < 15; ++i) advance(state, 20);
-  // What lies before position 140 in full-attention layers is never written again; all else is.
-  if (GetParam().has_mixer(LayerKind::delta_net)) {
-    const DeltaView& delta = state.delta(0);
-    std::fill_n(delta.state, 10, 99.0f);
-    delta.log_decay[3] = 99;
-  }
-  state.restore(snapshot, 140);
-  EXPECT_EQ(state.length(), 140u);
-  EXPECT_EQ(everything(state, 140), before);
+  const ArchitectureSpec& spec = GetParam();
+  SequenceState state = make_state(spec, 3000, 20);
+  for (int i = 0; i < 70; ++i) advance(state, 20);  // past the end of the longest ring
+  scribble(state, 1400, 1);
+  const auto before = everything(state, 1400);
+  std::vector<std::byte> snapshot(snapshot_bytes(spec, 3000, 20));
+  state.save(snapshot, 1400);
+
+  std::vector<std::vector<float>> prefixes;
+  const auto of_full_layers = [&](auto&& fn) {
+    for (uint32_t layer = 0; layer < spec.layer_count(); ++layer)
+      if (spec.layers[layer].mixer == LayerKind::full_attention)
+        for (float* plane : {state.kv(layer).k, state.kv(layer).v})
+          fn(plane, size_t{3000} * spec.kv_width());
+  };
+  of_full_layers([&](float* plane, size_t n) { prefixes.emplace_back(plane, plane + n); });
+  for (int i = 0; i < 75; ++i) advance(state, 20);
+  scribble(state, 2900, 2);  // every place of the rings and of the recurrent states
+  of_full_layers([&, next = size_t{0}](float* plane, size_t) mutable {
+    std::copy(prefixes[next].begin(), prefixes[next].end(), plane);
+    ++next;
+  });
+  state.restore(snapshot, 1400);
+  EXPECT_EQ(state.length(), 1400u);
+  EXPECT_EQ(everything(state, 1400), before);
+}
+
+// A ring as long as the context forgets nothing.
+TEST(SequenceState, NothingToSnapshotWhereNothingIsOverwritten) {
+  EXPECT_EQ(snapshot_bytes(ring_spec(), 1000, 64), 0u);
+  EXPECT_GT(snapshot_bytes(ring_spec(), 4000, 64), 0u);
+  ArchitectureSpec full = ring_spec();
+  full.layers = {LayerKind::full_attention};
+  EXPECT_EQ(snapshot_bytes(full, 100000, 64), 0u);
 }
 
 // The pieces do not depend on context and chunk: what one wrote another can adopt.
 TEST_P(Specs, PiecesFitAnotherContextAndChunk) {
-  SequenceState from = make_state(GetParam(), 512, 16);
-  for (int i = 0; i < 20; ++i) advance(from, 16);
-  scribble(from, 320, 2);
-  const auto pieces = everything(from, 320);
-  SequenceState to = make_state(GetParam(), 400, 8);
+  SequenceState from = make_state(GetParam(), 4096, 16);
+  for (int i = 0; i < 100; ++i) advance(from, 16);  // past the end of the rings
+  scribble(from, 1600, 2);
+  const auto pieces = everything(from, 1600);
+  SequenceState to = make_state(GetParam(), 2000, 8);
   size_t at = 0;
-  ASSERT_TRUE(to.for_each_piece(320, [&](std::span<std::byte> piece) -> Status {
+  ASSERT_TRUE(to.for_each_piece(1600, [&](std::span<std::byte> piece) -> Status {
                   std::copy_n(pieces.begin() + static_cast<ptrdiff_t>(at), piece.size(),
                               piece.begin());
                   at += piece.size();
                   return {};
                 }).ok());
   EXPECT_EQ(at, pieces.size());
-  to.adopt(320);
-  EXPECT_EQ(to.length(), 320u);
-  EXPECT_EQ(everything(to, 320), pieces);
+  to.adopt(1600);
+  EXPECT_EQ(to.length(), 1600u);
+  EXPECT_EQ(everything(to, 1600), pieces);
 }
 
 using Kind = SnapshotKind;
@@ -171,13 +190,17 @@ TEST(SnapshotPolicy, PeriodicOnesGoFirstAndGapsStayShort) {
                                 {900, Kind::periodic},
                                 {1000, Kind::turn_boundary}};
   EXPECT_EQ(replaceable(turns, 3), 2u);
-  EXPECT_EQ(replaceable(turns, 2), 3u);  // of 110: 100 … 900; of 1000: 900 … 1000
+  // 900 is the only periodic one: the turns are worth more.
+  EXPECT_EQ(replaceable(turns, 2), 2u);
+  const SnapshotMark only_turns[] = {
+      {400, Kind::turn_boundary}, {900, Kind::turn_boundary}, {1024, Kind::turn_boundary}};
+  EXPECT_EQ(replaceable(only_turns, 2), 1u);  // of 900: 400 … 1024; of 400: 0 … 900
 }
 
 TEST(Snapshots, KeepsRestoresAndForgets) {
   const ArchitectureSpec spec = testing::small_hybrid_spec();
   SequenceState state = make_state(spec, 512, 32);
-  Snapshots snapshots = std::move(Snapshots::create(snapshot_bytes(spec, 512), 2)).value();
+  Snapshots snapshots = std::move(Snapshots::create(snapshot_bytes(spec, 512, 32), 2)).value();
   EXPECT_EQ(snapshots.latest(500), 0u);
   for (const uint32_t position : {32u, 64u, 96u}) {
     advance(state, 32);
