@@ -1,7 +1,8 @@
 // The parser of Qwen's chat formats on any stream of token ids: nothing crashes, everything that
 // comes out is whole UTF-8, no control token's text comes out unless ordinary tokens spelled it
-// (or, in arguments, a tag stands in a value), deltas add up to message(), and where no call can be
-// read no text is lost. What was parsed renders again.
+// (or, in arguments, a tag stands in a value), deltas add up to message(), which does not depend on
+// how text is cut into tokens, and where no call can be read no text is lost. What was parsed
+// renders again.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -59,10 +60,21 @@ constexpr std::array<std::string_view, 32> kWords = {"<think>",
                                                      "assistant\n",
                                                      "</"};
 
+// Tokens of several bytes, in which an object, a tag or a value ends and the next one begins: as
+// their merges say, left to right ("Ċ" is a newline).
+const std::vector<std::pair<std::string, std::string>>& merges() {
+  static const std::vector<std::pair<std::string, std::string>> all = {
+      {"}", "}"},   {"}}", "{"}, {"}}{", "{"}, {"\"", "}"}, {"\"}", "}"}, {"{", "\""}, {"<", "/"},
+      {">", "Ċ"},   {">Ċ", "<"}, {"Ċ", "<"},   {"Ċ", "</"}, {">", "</"},  {">", "<"},  {"}", "</"},
+      {"}}", "</"}, {"}", "Ċ"},  {"=", "s"},   {"=s", ">"}, {"\"", ","}};
+  return all;
+}
+const auto kFirstControl = static_cast<TokenId>(256 + merges().size());
+
 const wader::Tokenizer& tokenizer() {
   static const wader::Tokenizer made = [] {
-    Json file = wader::test_file();
-    int64_t id = 256;
+    Json file = wader::test_file(merges());
+    int64_t id = kFirstControl;
     for (const std::string_view text : kControls)
       file["added_tokens"].push_back(wader::added_token(text, id++, true));
     for (const std::string_view text : wader::kQwenTags)
@@ -106,15 +118,18 @@ const std::vector<Variant>& variants() {
   return all;
 }
 
-// A byte is a control token or a tag, a word, or a byte of text (by the byte after it, any).
+// A byte is a control token or a tag, a word, a token of several bytes, or a byte of text (by the
+// byte after it, any).
 std::vector<TokenId> ids_from(const uint8_t* data, size_t size) {
   std::vector<TokenId> ids;
   for (size_t i = 0; i < size; ++i) {
     const uint8_t byte = data[i];
     if (byte >= 0xE0) {
-      ids.push_back(256 + byte % 12);  // two of them are no ids at all
+      ids.push_back(kFirstControl + byte % 12);  // two of them are no ids at all
     } else if (byte >= 0x80) {
       for (const char c : kWords[byte % kWords.size()]) ids.push_back(static_cast<uint8_t>(c));
+    } else if (byte >= 0x0B && byte < 0x0B + merges().size()) {
+      ids.push_back(static_cast<TokenId>(256 + byte - 0x0B));
     } else if (byte == 0 && i + 1 < size) {
       ids.push_back(data[++i]);
     } else {
@@ -168,6 +183,28 @@ void check_sum(const wader::Message& sum, const wader::Message& message) {
   }
 }
 
+// The same bytes as tokens of one byte each.
+std::vector<TokenId> in_single_bytes(const std::vector<TokenId>& ids) {
+  std::vector<TokenId> single;
+  for (const TokenId id : ids) {
+    if (id >= kFirstControl) {
+      single.push_back(id);
+      continue;
+    }
+    for (const char c : tokenizer().bytes_of(id)) single.push_back(static_cast<uint8_t>(c));
+  }
+  return single;
+}
+
+// All but the ids of calls, which are made up.
+void check_same(const wader::Message& a, const wader::Message& b) {
+  CHECK(a.content == b.content && a.reasoning == b.reasoning);
+  CHECK(a.tool_calls.size() == b.tool_calls.size());
+  for (size_t i = 0; i < a.tool_calls.size(); ++i)
+    CHECK(a.tool_calls[i].name == b.tool_calls[i].name &&
+          a.tool_calls[i].arguments == b.tool_calls[i].arguments);
+}
+
 size_t letters(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
@@ -183,9 +220,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   wader::Message sum{};
   std::string spelled;
   bool turns = false;
-  for (const TokenId id : ids_from(data + 1, size - 1)) {
-    turns |= id == 256;
-    if (id < 256) spelled += tokenizer().bytes_of(id);
+  const std::vector<TokenId> ids = ids_from(data + 1, size - 1);
+  for (const TokenId id : ids) {
+    turns |= id == kFirstControl;
+    if (id < kFirstControl) spelled += tokenizer().bytes_of(id);
     add(parser->push(id), sum);
   }
   add(parser->finish(), sum);
@@ -193,6 +231,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 
   const wader::Message& message = parser->message();
   check_sum(sum, message);
+  const auto bytewise = variant.format->parser(variant.request);
+  for (const TokenId id : in_single_bytes(ids)) bytewise->push(id);
+  bytewise->finish();
+  check_same(message, bytewise->message());
   check_markers(message.content, spelled, true);
   check_markers(message.reasoning, spelled, true);
   for (const wader::ToolCall& call : message.tool_calls) {

@@ -556,7 +556,7 @@ TEST_F(Cli, PastedLinesAreOneMessage) {
 TEST_F(Cli, RemovingAsksOnATerminal) {
   const fs::path path = home_ / "unwanted.wader";
   fs::create_directories(path);
-  std::ofstream(path / "install.json") << "x";
+  std::ofstream(path / "install.json") << "{\"wader_install\":1";  // cut off by a kill
   const auto answer = [&](const std::string& text) {
     Terminal terminal({"rm", "unwanted"}, {{"WADER_HOME", home_.string()}});
     EXPECT_TRUE(terminal.wait_for("[y/N]")) << terminal.seen();

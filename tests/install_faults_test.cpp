@@ -77,7 +77,7 @@ class Worker {
 };
 
 std::map<std::string, std::string> reference_tree() {
-  testing::ScratchDirectory scratch;
+  testing::TempDirectory scratch;
   const InstallOptions options{kDemo, scratch.path() / "demo.wader"};
   const auto report = install(options, {});
   EXPECT_TRUE(report.ok()) << (report.ok() ? "" : report.error().message);
@@ -86,7 +86,7 @@ std::map<std::string, std::string> reference_tree() {
 
 TEST(InstallFaults, KilledAtAnyMomentItLosesNothing) {
   const auto want = reference_tree();
-  testing::ScratchDirectory scratch;
+  testing::TempDirectory scratch;
   constexpr int kPaceUs = 3000;
 
   const auto begin = Clock::now();
@@ -125,7 +125,7 @@ TEST(InstallFaults, KilledAtAnyMomentItLosesNothing) {
 }
 
 TEST(InstallFaults, OfTwoAtOnceOneIsRefused) {
-  testing::ScratchDirectory scratch;
+  testing::TempDirectory scratch;
   const fs::path destination = scratch.path() / "demo.wader";
   Worker first(destination, 30000);
   for (int i = 0; i < 2000 && !fs::exists(destination / "trunk.bin"); ++i)
@@ -141,7 +141,7 @@ TEST(InstallFaults, OfTwoAtOnceOneIsRefused) {
 // The demo's files are 22 MB, and a process that held a shard of them would grow by 11 MB and more.
 TEST(InstallFaults, MemoryDoesNotGrowWithTheModel) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory is no measure";
-  testing::ScratchDirectory scratch;
+  testing::TempDirectory scratch;
   for (const auto& [trunk, experts] :
        {std::pair("auto", "auto"), {"bf16", "affine4"}, {"affine8", "bf16"}}) {
     Worker worker(scratch.path() / experts, 0, trunk, experts);
@@ -214,7 +214,7 @@ class InstallDisk : public ::testing::Test {
 
   static bool entered_;
   bool mounted_ = false;
-  testing::ScratchDirectory scratch_;
+  testing::TempDirectory scratch_;
 };
 bool InstallDisk::entered_ = false;
 

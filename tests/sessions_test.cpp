@@ -237,6 +237,18 @@ TEST_P(Sessions, ASavedStateGoesOnElsewhere) {
   const Answer on = answer(*session, next);
   EXPECT_EQ(on, fresh(next));
   EXPECT_EQ(on.reused, prompt.size() + first.ids.size());
+
+  // A template that drops the answer's reasoning forks where the turn began: that is in the file
+  // too.
+  const Tokens fork = joined(prompt, random_tokens(15, 1024, 53));
+  for (const uint32_t snapshots : {0u, 3u}) {
+    const auto later = open_engine(container(), options_with(32, snapshots));
+    const auto forked = open_session(*later);
+    ASSERT_TRUE(forked->load(file, kMaxNoteBytes).ok());
+    const Answer got = answer(*forked, fork);
+    EXPECT_EQ(got, fresh(fork));
+    if (snapshots > 0) EXPECT_GE(got.reused, prompt.size() - 3);
+  }
 }
 
 TEST_P(Sessions, ADamagedOrForeignStateIsRefused) {

@@ -247,6 +247,7 @@ bool QwenJsonCall::end_object(QwenCallSink& sink) {
   if (name_.empty()) return false;
   if (!has_arguments_) arguments_ = "{}";
   open(sink);
+  emit(sink);  // before another object, maybe in the same token, starts anew
   state_ = State::complete;
   return true;
 }

@@ -111,6 +111,17 @@ TEST(QwenJsonCall, OtherShapesOfTheObject) {
   }
 }
 
+// One token may end an object and begin the next.
+TEST(QwenJsonCall, ObjectsThatMeetInsideOfAToken) {
+  std::vector<TokenId> ids = qwen_ids("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1");
+  const std::vector<TokenId> seam = plain_ids("}}{"),
+                             rest = qwen_ids("\"name\": \"g\"}</tool_call>");
+  ASSERT_EQ(seam.size(), 1u);
+  ids.insert(ids.end(), seam.begin(), seam.end());
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  EXPECT_EQ(summary(parse_ids(json_form(), ids, with_tools())), "||f({\"a\": 1}) g({})");
+}
+
 TEST(QwenJsonCall, WhatIsNoCallIsText) {
   EXPECT_EQ(json_answer("<tool_call>\nf(1)\n</tool_call>"), "|\nf(1)\n|");
   EXPECT_EQ(json_answer("a <tool_call>f(1)</tool_call> b"), "|a f(1) b|");

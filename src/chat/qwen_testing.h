@@ -15,7 +15,14 @@ namespace wader {
 
 // Added tokens as Qwen3 has them; of `without`, none.
 inline Tokenizer make_qwen_tokenizer(const std::vector<std::string_view>& without = {}) {
-  Json file = test_file({{"t", "h"}, {"i", "n"}, {"e", "r"}, {"l", "l"}, {"{", "\""}, {">", "Ċ"}});
+  Json file = test_file({{"t", "h"},
+                         {"i", "n"},
+                         {"e", "r"},
+                         {"l", "l"},
+                         {"{", "\""},
+                         {">", "Ċ"},
+                         {"}", "}"},
+                         {"}}", "{"}});
   file["normalizer"] = {{"type", "NFC"}};
   int64_t id = 300;
   const auto add = [&](std::string_view text, bool special) {

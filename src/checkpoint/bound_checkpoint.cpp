@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "checkpoint/file_checks.h"
 #include "checkpoint/format_join.h"
 
 namespace wader {
@@ -69,11 +70,7 @@ Result<TensorSource> BoundCheckpoint::expert_bias_source(uint32_t layer, uint32_
 
 Result<std::unique_ptr<Checkpoint>> finish_checkpoint(Result<BoundCheckpoint::Parts> parts,
                                                       const std::filesystem::path& directory) {
-  if (!parts.ok()) {
-    Error error = std::move(parts).error();
-    const std::string name = directory.string();
-    return error.message.starts_with(name) ? error : std::move(error).within(name);
-  }
+  if (!parts.ok()) return named_error(std::move(parts).error(), directory.string());
   return std::unique_ptr<Checkpoint>(std::make_unique<BoundCheckpoint>(*std::move(parts)));
 }
 

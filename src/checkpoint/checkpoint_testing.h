@@ -1,42 +1,14 @@
-// For tests: temporary directories, and safetensors files and small GPT-OSS checkpoints made in
-// memory.
+// For tests: safetensors files and small GPT-OSS checkpoints made in memory.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/json.h"
+#include "io/io_testing.h"
 
 namespace wader::testing {
-
-class TempDirectory {
- public:
-  TempDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "wader-test-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    path_ = name;
-  }
-  ~TempDirectory() { std::filesystem::remove_all(path_); }
-  TempDirectory(const TempDirectory&) = delete;
-  TempDirectory& operator=(const TempDirectory&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  // Writes `name`, making the folders in it.
-  void write(std::string_view name, std::string_view bytes) const {
-    const auto file = path_ / name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file, std::ios::binary) << bytes;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::string u64_le(uint64_t value) {
   std::string bytes(8, '\0');

@@ -317,9 +317,4 @@ std::string expert_name(const TensorNames& names, uint32_t layer, std::string_vi
                      part.substr(star + 1));
 }
 
-bool has_zero_centred_norms(const Family& family) {
-  return std::any_of(family.names.model.begin(), family.names.model.end(),
-                     [](const ReleasedTensor& tensor) { return tensor.zero_centred; });
-}
-
 }  // namespace wader

@@ -132,7 +132,4 @@ inline bool is_stack(const ExpertPart& part) {
   return part.released.find('*') == std::string_view::npos;
 }
 
-// Whether any norm of the family is released as w for 1 + w.
-bool has_zero_centred_norms(const Family& family);
-
 }  // namespace wader

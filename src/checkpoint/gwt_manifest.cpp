@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "checkpoint/config_section.h"
+#include "checkpoint/file_checks.h"
 
 namespace wader {
 namespace {
@@ -98,22 +99,6 @@ Result<GwtTensor> read_trunk_section(Section& section, const std::string& name) 
   return tensor;
 }
 
-struct NamedSpan {
-  std::string name;
-  GwtSpan span;
-};
-
-Status check_disjoint(std::vector<NamedSpan> spans) {
-  std::sort(spans.begin(), spans.end(), [](const NamedSpan& a, const NamedSpan& b) {
-    return a.span.offset_bytes < b.span.offset_bytes;
-  });
-  for (size_t i = 1; i < spans.size(); ++i)
-    if (spans[i].span.offset_bytes < spans[i - 1].span.offset_bytes + spans[i - 1].span.bytes)
-      return corrupt_error("sections {} and {} overlap", in_quotes(spans[i - 1].name),
-                           in_quotes(spans[i].name));
-  return {};
-}
-
 Status read_trunk(Section& manifest, GwtManifest& out) {
   ASSIGN_OR_RETURN(const Json* sections, manifest.array("trunkSections"));
   std::vector<NamedSpan> spans;
@@ -123,7 +108,7 @@ Status read_trunk(Section& manifest, GwtManifest& out) {
     ASSIGN_OR_RETURN(const std::string name, section.string("name"));
     ASSIGN_OR_RETURN(GwtTensor tensor, read_trunk_section(section, name));
     out.trunk_bytes = std::max(out.trunk_bytes, tensor.span.offset_bytes + tensor.span.bytes);
-    spans.push_back({name, tensor.span});
+    spans.push_back({name, tensor.span.offset_bytes, tensor.span.bytes});
     if (!out.trunk.emplace(name, std::move(tensor)).second)
       return corrupt_error("trunk section {} is there twice", in_quotes(name));
   }
@@ -225,7 +210,13 @@ Status read_constants(Section& spec, const Facts& facts, ArchitectureSpec& s) {
   return {};
 }
 
-Status read_layer(Section& layer, const Facts& facts, ArchitectureSpec& s, LayerSpec& out) {
+// What all layers must say alike: set by the first.
+struct Common {
+  std::optional<uint64_t> window, experts_per_token;
+};
+
+Status read_layer(Section& layer, const Facts& facts, const ArchitectureSpec& s, Common& common,
+                  LayerSpec& out) {
   if (layer.has("attention")) {
     ASSIGN_OR_RETURN(const std::string kind, layer.string("attention"));
     if (kind != "full" && kind != "sliding")
@@ -240,14 +231,13 @@ Status read_layer(Section& layer, const Facts& facts, ArchitectureSpec& s, Layer
   RETURN_IF_ERROR(layer.only_flag("hasSharedExpert", false));
   if (experts != s.experts)
     return unsupported_error("a layer has {} experts, expertCount is {}", experts, s.experts);
-  if (out.mixer == LayerKind::sliding_attention) {
-    if (s.sliding_window != 0 && s.sliding_window != window)
-      return unsupported_error("layers slide by windows of {} and {}", s.sliding_window, window);
-    s.sliding_window = static_cast<uint32_t>(window);
-  }
-  if (s.experts_per_token != 0 && s.experts_per_token != top)
-    return unsupported_error("layers use {} and {} experts a token", s.experts_per_token, top);
-  s.experts_per_token = static_cast<uint32_t>(top);
+  if (out.mixer == LayerKind::sliding_attention && window != common.window.value_or(window))
+    return unsupported_error("layers slide by windows of {} and {}", *common.window, window);
+  if (out.mixer == LayerKind::sliding_attention) common.window = window;
+  if (top != common.experts_per_token.value_or(top))
+    return unsupported_error("layers use {} and {} experts a token", *common.experts_per_token,
+                             top);
+  common.experts_per_token = top;
   return layer.refuse_unread();
 }
 
@@ -267,13 +257,16 @@ Status read_layers(Section& spec, const Facts& facts, uint64_t count, GwtManifes
         layers->size());
   if (!layers->empty() && layers->size() < count)
     return corrupt_error("spec has {} layers, layerCount is {}", layers->size(), count);
+  Common common;
   for (uint64_t n = 0; n < count; ++n) {
     static const Json nothing_said = Json::object();
     const Json& json = layers->empty() ? nothing_said : (*layers)[n];
     if (!json.is_object()) return corrupt_error("spec's layer {} is not an object", n);
     Section layer(json, fmt::format("manifest.json's layer {}", n));
-    RETURN_IF_ERROR(read_layer(layer, facts, s, s.layers[n]));
+    RETURN_IF_ERROR(read_layer(layer, facts, s, common, s.layers[n]));
   }
+  s.sliding_window = static_cast<uint32_t>(common.window.value_or(0));
+  s.experts_per_token = static_cast<uint32_t>(*common.experts_per_token);  // count is not 0
   return {};
 }
 
@@ -363,7 +356,7 @@ Status read_experts(Section& manifest, GwtManifest& out) {
     Wanted& w = wanted[i];
     ASSIGN_OR_RETURN(w.span, expert_span(sections, w.name, w.bytes, out.stride_bytes));
     if (w.span)
-      spans.push_back({w.name, *w.span});
+      spans.push_back({w.name, w.span->offset_bytes, w.span->bytes});
     else if (i < 4 || s.expert_bias)  // zeros for the biases of a family without them are optional
       return not_found_error("section '{}' of the experts is missing", w.name);
   }
@@ -392,8 +385,7 @@ Result<GwtManifest> read_manifest(std::string_view text) {
 
 Result<GwtManifest> parse_gwt_manifest(std::string_view text) {
   auto manifest = read_manifest(text);
-  if (!manifest.ok() && !manifest.error().message.starts_with("manifest.json"))
-    return std::move(manifest).error().within("manifest.json");
+  if (!manifest.ok()) return named_error(std::move(manifest).error(), "manifest.json");
   return manifest;
 }
 

@@ -34,12 +34,12 @@ class Gwt : public ::testing::Test {
   }
   // The manifest with something changed, and what opening then says.
   std::string with(const std::function<void(Json&)>& change) const {
-    const std::string whole = file_bytes(path() / "manifest.json");
+    const std::string whole = read_bytes(path() / "manifest.json");
     Json manifest = Json::parse(whole);
     change(manifest);
-    write_file(path() / "manifest.json", manifest.dump());
+    write_bytes(path() / "manifest.json", manifest.dump());
     const std::string text = message();
-    write_file(path() / "manifest.json", whole);
+    write_bytes(path() / "manifest.json", whole);
     return text;
   }
   static Json& trunk_section(Json& manifest, const std::string& name) {
@@ -146,7 +146,7 @@ TEST_F(Gwt, AnswersEndByTheFamilysTokens) {
     section["length"] = rows * (128 + 2 * 4);
   }
   manifest["spec"]["vocabularySize"] = rows;
-  write_file(path() / "manifest.json", manifest.dump());
+  write_bytes(path() / "manifest.json", manifest.dump());
   fs::resize_file(path() / "trunk.bin", uint64_t{1} << 27);  // sparse
   const auto large = Checkpoint::open(path());
   ASSERT_TRUE(large.ok()) << large.error().message;
@@ -154,6 +154,12 @@ TEST_F(Gwt, AnswersEndByTheFamilysTokens) {
   ASSERT_EQ(files.size(), 1u);
   EXPECT_EQ(files[0].name, "generation_config.json");
   EXPECT_EQ(Json::parse(files[0].text.value()), Json({{"eos_token_id", {151645, 151643}}}));
+}
+
+// Makes both layers slide, by these windows.
+void slide(Json& spec, uint32_t first, uint32_t second) {
+  spec["layers"][0].update({{"attention", "sliding"}, {"window", first}});
+  spec["layers"][1].update({{"attention", "sliding"}, {"window", second}});
 }
 
 TEST_F(Gwt, SpecsThatContradictTheTensors) {
@@ -191,6 +197,12 @@ TEST_F(Gwt, SpecsThatContradictTheTensors) {
        [](Json& s) { s["layers"][1]["routedExpertCount"] = 8; }},
       {"layers use 2 and 3 experts a token",
        [](Json& s) { s["layers"][1]["expertsPerToken"] = 3; }},
+      {"layers use 0 and 2 experts a token",
+       [](Json& s) { s["layers"][0]["expertsPerToken"] = 0; }},
+      {"layers use 2 and 0 experts a token",
+       [](Json& s) { s["layers"][1]["expertsPerToken"] = 0; }},
+      {"layers slide by windows of 0 and 128", [](Json& s) { slide(s, 0, 128); }},
+      {"layers slide by windows of 128 and 0", [](Json& s) { slide(s, 128, 0); }},
       {"hasSharedExpert is true", [](Json& s) { s["layers"][1]["hasSharedExpert"] = true; }},
       {"attention is 'linear'", [](Json& s) { s["layers"][1]["attention"] = "linear"; }},
       {"layer 1 has 'convKernel'", [](Json& s) { s["layers"][1]["convKernel"] = 4; }},

@@ -26,7 +26,7 @@ class GwtWriter {
   ValuesByName write() {
     write_trunk();
     write_experts();
-    write_file(to_ / "manifest.json", manifest().dump());
+    write_bytes(to_ / "manifest.json", manifest().dump());
     return std::move(values_);
   }
 
@@ -82,7 +82,7 @@ class GwtWriter {
       copy(to + "k_norm", from + "self_attn.k_norm.weight");
     }
     copy("final_norm", "model.norm.weight");
-    write_file(to_ / "trunk.bin", trunk_);
+    write_bytes(to_ / "trunk.bin", trunk_);
   }
 
   // The six sections of an expert, gate and up interleaved in both families.
@@ -136,7 +136,7 @@ class GwtWriter {
         file.resize(aligned(file.size()));
         stride_ = file.size() - start;
       }
-      write_file(to_ / fmt::format("experts/layer_{:02}.bin", layer), file);
+      write_bytes(to_ / fmt::format("experts/layer_{:02}.bin", layer), file);
     }
   }
 

@@ -112,14 +112,14 @@ Status bind_hf_trunk(const HfModel& model, const ReleaseStyle& style, TensorTabl
 
 Status check_all_used(const ArchitectureSpec& spec, const TensorTable& table) {
   // A tied model may carry its head a second time; the reference does not read it either.
-  const std::string unused = table.unused([&](std::string_view name) {
+  const std::optional<std::string> unused = table.unused([&](std::string_view name) {
     return is_skippable(name) || (spec.tied_head && name.starts_with("lm_head."));
   });
-  if (unused.empty()) return {};
+  if (!unused) return {};
   return unsupported_error(
       "tensor {} has no part in a {} model with this config.json; going on without it would "
       "compute something else",
-      in_quotes(unused), spec.family);
+      in_quotes(*unused), spec.family);
 }
 
 Result<std::unique_ptr<Checkpoint>> open_hf_checkpoint(const fs::path& path) {

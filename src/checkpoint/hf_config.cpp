@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "checkpoint/config_section.h"
+#include "checkpoint/file_checks.h"
 #include "checkpoint/rope_config.h"
 
 namespace wader {
@@ -313,8 +314,7 @@ Result<HfModel> read_model(const Json& json) {
 
 Result<HfModel> model_from_hf_config(const Json& config) {
   auto model = read_model(config);
-  if (!model.ok() && !model.error().message.starts_with("config.json"))
-    return std::move(model).error().within("config.json");
+  if (!model.ok()) return named_error(std::move(model).error(), "config.json");
   return model;
 }
 

@@ -168,7 +168,7 @@ class MlxWriter {
     write_raw(to_, config_, tensors_);
     const auto generation = from_ / "generation_config.json";
     if (std::filesystem::exists(generation))
-      write_file(to_ / "generation_config.json", file_bytes(generation));
+      write_bytes(to_ / "generation_config.json", read_bytes(generation));
     return std::move(values_);
   }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "checkpoint/config_section.h"
+#include "checkpoint/file_checks.h"
 #include "checkpoint/index.h"
 
 namespace wader {
@@ -73,18 +74,6 @@ Result<QpackSection> read_section(const Json& json, uint64_t stride_bytes) {
   return out;
 }
 
-Status check_disjoint(const std::vector<QpackSection>& sections) {
-  std::vector<const QpackSection*> sorted;
-  for (const QpackSection& section : sections) sorted.push_back(&section);
-  std::sort(sorted.begin(), sorted.end(),
-            [](const auto* a, const auto* b) { return a->offset_bytes < b->offset_bytes; });
-  for (size_t i = 1; i < sorted.size(); ++i)
-    if (sorted[i]->offset_bytes < sorted[i - 1]->offset_bytes + sorted[i - 1]->bytes)
-      return corrupt_error("sections {} and {} overlap", in_quotes(sorted[i - 1]->name),
-                           in_quotes(sorted[i]->name));
-  return {};
-}
-
 Result<QpackLayout> read_layout(std::string_view text) {
   ASSIGN_OR_RETURN(const Json json, parse_json(text, "layout.json"));
   if (!json.is_object()) return corrupt_error("not an object");
@@ -96,13 +85,15 @@ Result<QpackLayout> read_layout(std::string_view text) {
   ASSIGN_OR_RETURN(const Json* sections, layout.array("sections"));
   if (sections->size() > 9)
     return corrupt_error("there are {} sections; 9 are known", sections->size());
+  std::vector<NamedSpan> spans;
   for (const Json& section : *sections) {
     ASSIGN_OR_RETURN(QpackSection read, read_section(section, out.stride_bytes));
     if (out.find(read.name) != nullptr)
       return corrupt_error("section {} is there twice", in_quotes(read.name));
+    spans.push_back({read.name, read.offset_bytes, read.bytes});
     out.sections.push_back(std::move(read));
   }
-  RETURN_IF_ERROR(check_disjoint(out.sections));
+  RETURN_IF_ERROR(check_disjoint(std::move(spans)));
   ASSIGN_OR_RETURN(const Json* linear, layout.array("linearLayers"));
   if (linear->size() != out.layers)
     return corrupt_error("linearLayers has {} entries, layerCount is {}", linear->size(),
@@ -124,15 +115,13 @@ const QpackSection* QpackLayout::find(std::string_view name) const {
 
 Result<QpackManifest> parse_qpack_manifest(std::string_view text) {
   auto manifest = read_manifest(text);
-  if (!manifest.ok() && !manifest.error().message.starts_with("manifest.json"))
-    return std::move(manifest).error().within("manifest.json");
+  if (!manifest.ok()) return named_error(std::move(manifest).error(), "manifest.json");
   return manifest;
 }
 
 Result<QpackLayout> parse_qpack_layout(std::string_view text) {
   auto layout = read_layout(text);
-  if (!layout.ok() && !layout.error().message.starts_with("layout.json"))
-    return std::move(layout).error().within("layout.json");
+  if (!layout.ok()) return named_error(std::move(layout).error(), "layout.json");
   return layout;
 }
 

@@ -47,7 +47,7 @@ class Qpack : public ::testing::Test {
   void change(const std::string& name, const std::function<void(Json&)>& change) const {
     Json json = file_json(path() / name);
     change(json);
-    write_file(path() / name, json.dump());
+    write_bytes(path() / name, json.dump());
     if (name == "manifest.json") return;
     this->change("manifest.json",
                  [&](Json& manifest) { manifest["files"][name] = json.dump().size(); });
@@ -85,7 +85,7 @@ TEST_F(Qpack, NamesMayBeNestedOrStripped) {
   RawTensors stripped;
   for (const auto& [name, tensor] : read_raw(path()))
     stripped[replaced(name, "language_model.", "")] = tensor;
-  write_file(path() / "model.safetensors", raw_file(stripped));
+  write_bytes(path() / "model.safetensors", raw_file(stripped));
   change("manifest.json", [&](Json& manifest) {
     manifest["files"]["model.safetensors"] = raw_file(stripped).size();
   });
@@ -121,10 +121,10 @@ TEST_F(Qpack, UnquantisedAndMixedExperts) {
 
 TEST_F(Qpack, BrokenManifests) {
   const auto says = [&](const std::function<void(Json&)>& broken) {
-    const std::string whole = file_bytes(path() / "manifest.json");
+    const std::string whole = read_bytes(path() / "manifest.json");
     change("manifest.json", broken);
     const std::string text = message();
-    write_file(path() / "manifest.json", whole);
+    write_bytes(path() / "manifest.json", whole);
     return text;
   };
   EXPECT_THAT(says([](Json& m) { m["version"] = 2; }), HasSubstr("version 2 is not known"));
@@ -154,12 +154,12 @@ TEST_F(Qpack, BrokenManifests) {
 
 TEST_F(Qpack, BrokenLayouts) {
   const auto says = [&](const std::function<void(Json&)>& broken) {
-    const std::string layout = file_bytes(path() / "packed_experts/layout.json"),
-                      manifest = file_bytes(path() / "manifest.json");
+    const std::string layout = read_bytes(path() / "packed_experts/layout.json"),
+                      manifest = read_bytes(path() / "manifest.json");
     change_layout(broken);
     const std::string text = message();
-    write_file(path() / "packed_experts/layout.json", layout);
-    write_file(path() / "manifest.json", manifest);
+    write_bytes(path() / "packed_experts/layout.json", layout);
+    write_bytes(path() / "manifest.json", manifest);
     return text;
   };
   EXPECT_THAT(says([](Json& l) { l["expertCount"] = 5; }),
@@ -249,7 +249,7 @@ TEST_F(Qpack, BrokenFiles) {
 TEST_F(Qpack, ExpertsOutsideThePackAreRefused) {
   RawTensors tensors = read_raw(path());
   tensors["language_model.model.layers.0.mlp.switch_mlp.gate_proj.weight"] = {"U8", {1}, "x"};
-  write_file(path() / "model.safetensors", raw_file(tensors));
+  write_bytes(path() / "model.safetensors", raw_file(tensors));
   change("manifest.json", [&](Json& manifest) {
     manifest["files"]["model.safetensors"] = raw_file(tensors).size();
   });

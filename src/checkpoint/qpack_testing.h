@@ -39,7 +39,7 @@ inline void write_qpack(const std::filesystem::path& from, const std::filesystem
 
   Json files = Json::object(), linear = Json::array();
   const auto write = [&](const std::string& name, const std::string& bytes) {
-    write_file(to / name, bytes);
+    write_bytes(to / name, bytes);
     files[name] = bytes.size();
   };
   for (uint64_t layer = 0; layer < layers; ++layer) {
@@ -73,7 +73,7 @@ inline void write_qpack(const std::filesystem::path& from, const std::filesystem
     manifest["quantBits"] = config["quantization"]["bits"];
     manifest["quantGroupSize"] = config["quantization"]["group_size"];
   }
-  write_file(to / "manifest.json", manifest.dump());
+  write_bytes(to / "manifest.json", manifest.dump());
 }
 
 }  // namespace wader::testing

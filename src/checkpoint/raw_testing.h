@@ -6,8 +6,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -26,22 +24,8 @@ struct RawTensor {
 };
 using RawTensors = std::map<std::string, RawTensor>;
 
-inline std::string file_bytes(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file.is_open()) << path;
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 inline Json file_json(const std::filesystem::path& path) {
-  return Json::parse(file_bytes(path));
-}
-
-// Makes the folders in `path`.
-inline void write_file(const std::filesystem::path& path, std::string_view bytes) {
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << bytes;
-  EXPECT_TRUE(file.flush().good()) << path;
+  return Json::parse(read_bytes(path));
 }
 
 // All tensors of the model*.safetensors of a checkpoint, by released name.
@@ -50,7 +34,7 @@ inline RawTensors read_raw(const std::filesystem::path& directory) {
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
     if (!name.ends_with(".safetensors") || !name.starts_with("model")) continue;
-    const std::string file = file_bytes(entry.path());
+    const std::string file = read_bytes(entry.path());
     uint64_t header_bytes = 0;
     std::memcpy(&header_bytes, file.data(), 8);
     const Json header = Json::parse(file.substr(8, header_bytes));
@@ -80,8 +64,8 @@ inline std::string raw_file(const RawTensors& tensors) {
 // config.json and model.safetensors.
 inline void write_raw(const std::filesystem::path& directory, const Json& config,
                       const RawTensors& tensors) {
-  write_file(directory / "config.json", config.dump());
-  write_file(directory / "model.safetensors", raw_file(tensors));
+  write_bytes(directory / "config.json", config.dump());
+  write_bytes(directory / "model.safetensors", raw_file(tensors));
 }
 
 inline std::vector<float> raw_values(const RawTensor& tensor) {

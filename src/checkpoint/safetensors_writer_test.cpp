@@ -2,25 +2,19 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "checkpoint/safetensors.h"
+#include "io/io_testing.h"
 
 namespace wader {
 namespace {
 
 namespace fs = std::filesystem;
 
-class SafetensorsWriterTest : public testing::Test {
+class SafetensorsWriterTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "wader-writer-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
-  fs::path directory_;
+  const testing::TempDirectory scratch_;
+  const fs::path& directory_ = scratch_.path();
 };
 
 TEST_F(SafetensorsWriterTest, WhatIsWrittenInPiecesReadsBack) {

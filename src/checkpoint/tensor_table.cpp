@@ -143,11 +143,12 @@ Result<StoredTensor> TensorTable::take_mlx(const std::string& stem,
   return out;
 }
 
-std::string TensorTable::unused(const std::function<bool(std::string_view)>& skippable) const {
+std::optional<std::string> TensorTable::unused(
+    const std::function<bool(std::string_view)>& skippable) const {
   const std::string* first = nullptr;
   for (const auto& [name, entry] : entries_)
     if (!entry.used && !skippable(name) && (first == nullptr || name < *first)) first = &name;
-  return first == nullptr ? "" : *first;
+  return first == nullptr ? std::nullopt : std::optional(*first);
 }
 
 }  // namespace wader

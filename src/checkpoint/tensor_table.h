@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -53,8 +54,8 @@ class TensorTable {
   // differ.
   Result<StoredTensor> take(const std::string& name, const std::vector<uint64_t>& shape);
 
-  // The first name, in order of name, that nobody took and that is not skippable; empty if none.
-  std::string unused(const std::function<bool(std::string_view)>& skippable) const;
+  // The first name, in order of name, that nobody took and that is not skippable.
+  std::optional<std::string> unused(const std::function<bool(std::string_view)>& skippable) const;
 
  private:
   struct Entry {

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 
 #include "base/error.h"
@@ -16,6 +18,8 @@
 
 namespace wader {
 namespace {
+
+namespace fs = std::filesystem;
 
 Result<ConversationOptions> read_options(const Args& args) {
   ConversationOptions options;
@@ -61,33 +65,70 @@ Result<int> answer_once(const Args& args, const Engine& engine, Conversation& co
   return 0;
 }
 
-// --state: goes on with what an earlier chat has left there.
-Status continue_from(const Args& args, Conversation& conversation) {
-  const std::filesystem::path file = args.text("--state");
-  std::error_code error;
-  if (!args.has("--state")) return {};
-  // Where it cannot be written to shows now, not after an hour of talk.
-  if (!std::filesystem::is_directory(std::filesystem::absolute(file, error).parent_path(), error))
-    return not_found_error("--state {}: its folder does not exist", file.string());
-  if (!std::filesystem::exists(file, error)) return {};
-  if (args.has("--system"))
-    return invalid_argument_error(
-        "{} holds a conversation that has begun; --system can only start one", file.string());
-  if (Status loaded = conversation.load(file); !loaded.ok())
-    return not_usage(std::move(loaded).error());
-  return {};
-}
+// The conversation's file of --state, as it was at the start.
+class StateFile {
+ public:
+  explicit StateFile(const Args& args) : given_(args.has("--state")), path_(args.text("--state")) {}
 
-// --state: leaves the conversation there. One that was reset to nothing leaves nothing.
-Status keep_state(const Args& args, Conversation& conversation) {
-  if (!args.has("--state")) return {};
-  const std::filesystem::path file = args.text("--state");
-  if (conversation.answers() > 0) return conversation.save(file);
-  std::error_code error;
-  std::filesystem::remove(file, error);
-  if (error) return errno_error(error.value(), file.string());
-  return {};
-}
+  // Goes on with what an earlier chat has left there.
+  Status load(const Args& args, Conversation& conversation) {
+    if (!given_) return {};
+    std::error_code error;
+    const fs::path folder = fs::absolute(path_, error).parent_path();
+    // Where it cannot be written to shows now, not after an hour of talk.
+    if (path_.empty() || !fs::is_directory(folder, error))
+      return not_found_error("--state '{}': its folder does not exist", path_.string());
+    if (::access(folder.c_str(), W_OK) != 0) return errno_error(errno, folder.string());
+    stamp_ = stamp();
+    if (!stamp_) return {};
+    if (args.has("--system"))
+      return invalid_argument_error(
+          "{} holds a conversation that has begun; --system can only start one", path_.string());
+    if (Status loaded = conversation.load(path_); !loaded.ok())
+      return not_usage(std::move(loaded).error());
+    return {};
+  }
+
+  // Leaves the conversation there; one that was reset to nothing leaves nothing. What another chat
+  // has left there meanwhile stays, and where the file cannot be written the conversation goes to
+  // another place: an error says which.
+  Status keep(Conversation& conversation) const {
+    if (!given_) return {};
+    const bool changed = stamp() != stamp_;
+    if (conversation.answers() == 0) {
+      std::error_code error;
+      if (!changed) fs::remove(path_, error);
+      return error ? Status(errno_error(error.value(), path_.string())) : Status();
+    }
+    Status kept = changed ? Status(already_exists_error("{} was changed by another chat meanwhile",
+                                                        path_.string()))
+                          : conversation.save(path_);
+    if (kept.ok()) return {};
+    std::error_code error;
+    const std::string name = fmt::format("{}.{}", path_.filename().string(), ::getpid());
+    for (const fs::path& folder : {path_.parent_path(), fs::temp_directory_path(error)})
+      if (conversation.save(folder / name).ok()) {
+        Error reason = std::move(kept).error();
+        reason.message += fmt::format("; this conversation is in {}", (folder / name).string());
+        return reason;
+      }
+    return kept;
+  }
+
+ private:
+  using Stamp = std::optional<std::pair<uintmax_t, fs::file_time_type>>;
+  Stamp stamp() const {
+    std::error_code error;
+    const auto time = fs::last_write_time(path_, error);
+    if (error) return std::nullopt;
+    const uintmax_t size = fs::is_regular_file(path_, error) ? fs::file_size(path_, error) : 0;
+    return std::pair(size, time);
+  }
+
+  bool given_;
+  fs::path path_;
+  Stamp stamp_;
+};
 
 // What the format refuses for every question (--reasoning off on a model that always reasons) shows
 // before the first one.
@@ -150,11 +191,12 @@ Result<int> run_chat(const Args& args) {
   ASSIGN_OR_RETURN(const auto session, engine->new_session());
   Conversation conversation(
       *session, *format, [&] { return engine->stats(); }, std::move(options));
-  RETURN_IF_ERROR(continue_from(args, conversation));
+  StateFile state(args);
+  RETURN_IF_ERROR(state.load(args, conversation));
   Result<int> result = question ? answer_once(args, *engine, conversation, *question)
                                 : chat_loop({*engine, conversation, args.operand(0),
                                              args.has("--show-reasoning"), args.has("--stats")});
-  const Status kept = keep_state(args, conversation);
+  const Status kept = state.keep(conversation);
   if (!result.ok()) return result;
   RETURN_IF_ERROR(kept);
   return result;

@@ -11,7 +11,7 @@ namespace {
 
 // The template of a small container that has these files too.
 Result<std::string> template_with(const std::map<std::string, std::string>& files) {
-  const testing::ScratchDirectory scratch;
+  const testing::TempDirectory scratch;
   ContainerPlan plan = testing::small_plan();
   for (const auto& [name, text] : files)
     plan.manifest.files.emplace(name, FileRecord{text.size(), ""});

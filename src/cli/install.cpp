@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/console.h"
@@ -14,6 +15,9 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/text.h"
+#include "container/manifest.h"
+#include "io/file.h"
+#include "sampler/sampler.h"
 
 namespace wader {
 namespace {
@@ -109,12 +113,34 @@ void print_report(const InstallReport& report) {
       fmt::format("\nnext: wader chat {0}\n      wader info {0} --memory 4GiB\n", model)));
 }
 
+// A container is sealed: what would make it useless is refused before hours of work.
+Status check_generation_config(const fs::path& source) {
+  const fs::path file = source / "generation_config.json";
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return {};
+  const auto check = [&]() -> Status {
+    ASSIGN_OR_RETURN(const std::string text, read_text_file(file, kMaxSmallFileBytes));
+    ASSIGN_OR_RETURN(const Json json, parse_json(text, "generation_config.json"));
+    ASSIGN_OR_RETURN([[maybe_unused]] const SamplingParams sampling,
+                     sampling_from_generation_config(json));
+    ASSIGN_OR_RETURN([[maybe_unused]] const auto eos, eos_from_generation_config(json));
+    return {};
+  };
+  if (Status status = check(); !status.ok()) {
+    Error bad = not_usage(std::move(status).error()).within(source.string());
+    bad.message += "; mend or remove that file, then install";
+    return bad;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<int> run_install(const Args& args) {
   ASSIGN_OR_RETURN(const InstallOptions options, install_options(args));
   const bool json = args.has("--json");
   watch_interrupts();
+  RETURN_IF_ERROR(check_generation_config(options.source));
   auto report = install(options, make_progress(json ? ProgressStyle::json : ProgressStyle::human));
   show_status("");
   if (!report.ok()) {

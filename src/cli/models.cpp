@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "container/container.h"
+#include "container/journal.h"
 #include "container/manifest.h"
 
 namespace wader {
@@ -75,6 +76,16 @@ InstalledModel describe(const fs::path& path) {
     model.problem = container.error().message;
   }
   return model;
+}
+
+// A manifest of ours, of whatever version and however damaged, names its format; a journal of ours
+// begins as every journal does. Other programs have files of these names too.
+bool is_our_text(const fs::path& file) {
+  auto text = read_text_file(file, kMaxManifestBytes);
+  if (!text.ok()) return entry_exists(file) && text.error().code != ErrorCode::not_found;
+  if (file.filename() == kJournalFile) return text->empty() || is_journal_text(*text);
+  const auto json = parse_json(*text, kManifestFile);
+  return !json.ok() || (json_has(*json, "format") && (*json)["format"] == "wader");
 }
 
 Error not_installed(std::string_view model, const fs::path& directory) {
@@ -189,7 +200,7 @@ Status check_removable(const fs::path& container) {
   bool ours = false;
   for (fs::directory_iterator it(container, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    ours = ours || name == kManifestFile || name == kJournalFile;
+    ours = ours || ((name == kManifestFile || name == kJournalFile) && is_our_text(it->path()));
     const bool plain = name == "experts" ? it->symlink_status().type() == fs::file_type::directory
                                          : it->symlink_status().type() == fs::file_type::regular;
     if (!belongs_to_container(name) || !plain) {
@@ -223,6 +234,7 @@ Status remove_model(const fs::path& container) {
   std::error_code error;
   const fs::path whole = fs::canonical(container, error);  // "DIR/." and trailing slashes too
   if (error) return errno_error(error.value(), container.string());
+  ASSIGN_OR_RETURN(const File held, hold_unfinished(whole));
   const fs::path hidden =
       whole.parent_path() / fmt::format(".{}.removing-{}", whole.filename().string(), getpid());
   fs::rename(whole, hidden, error);

@@ -2,34 +2,26 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
 
+#include "container/journal.h"
 #include "install/install.h"
+#include "io/io_testing.h"
 
 namespace wader {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class ModelsTest : public testing::Test {
+class ModelsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "wader-models-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    home_ = name;
-    setenv("WADER_HOME", home_.c_str(), 1);
-  }
-  void TearDown() override {
-    unsetenv("WADER_HOME");
-    fs::remove_all(home_);
-  }
+  void SetUp() override { setenv("WADER_HOME", home_.c_str(), 1); }
+  void TearDown() override { unsetenv("WADER_HOME"); }
   void write(const fs::path& path, std::string_view text = "x") {
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << text;
+    testing::write_bytes(path, text);
   }
   void install_tiny(const std::string& name) {
     InstallOptions options;
@@ -40,7 +32,8 @@ class ModelsTest : public testing::Test {
     ASSERT_TRUE(report.ok()) << report.error().message;
   }
 
-  fs::path home_;
+  const testing::TempDirectory scratch_;
+  const fs::path& home_ = scratch_.path();
 };
 
 TEST_F(ModelsTest, DirectoryComesFromTheEnvironment) {
@@ -110,11 +103,29 @@ TEST_F(ModelsTest, NamesAreTame) {
 
 TEST_F(ModelsTest, RemovesContainersOnly) {
   install_tiny("tiny");
-  write(home_ / "half.wader" / "install.json");
   write(home_ / "half.wader" / "experts" / "layer-000.bin");
+  std::ofstream(home_ / "half.wader" / "install.json") << "{\"wader_install\":1";  // torn by a cut
   EXPECT_TRUE(remove_model(home_ / "tiny.wader").ok());
+  {
+    // While an install holds its journal, nobody deletes what it writes.
+    const auto held = hold_unfinished(home_ / "half.wader");
+    ASSERT_TRUE(held.ok() && held->is_open());
+    EXPECT_EQ(remove_model(home_ / "half.wader").error().code, ErrorCode::already_exists);
+  }
   EXPECT_TRUE(remove_model(home_ / "half.wader/").ok());
   EXPECT_TRUE(fs::is_empty(home_));
+}
+
+// Other programs have files of these names.
+TEST_F(ModelsTest, RefusesToRemoveManifestsOfOthers) {
+  for (const char* name : {"manifest.json", "install.json"}) {
+    const fs::path directory = home_ / "app.wader";
+    write(directory / "config.json");
+    std::ofstream(directory / name) << "{\"name\": \"My app\"}";
+    EXPECT_FALSE(remove_model(directory).ok()) << name;
+    EXPECT_TRUE(fs::exists(directory / name));
+    fs::remove_all(directory);
+  }
 }
 
 TEST_F(ModelsTest, RefusesToRemoveAnythingElse) {

@@ -35,7 +35,7 @@ class ContainerTest : public ::testing::Test {
     return report.ok() ? report->problems : std::vector<std::string>{"failed"};
   }
 
-  testing::ScratchDirectory scratch_;
+  testing::TempDirectory scratch_;
   fs::path directory_;
 };
 
@@ -58,7 +58,7 @@ TEST_F(ContainerTest, HasAnIdentity) {
   const uint64_t identity = Container::open(directory_)->identity();
   std::string text = testing::read_bytes(directory_ / "manifest.json");
   EXPECT_NE(text.find(digest_to_hex(identity)), std::string::npos);
-  testing::ScratchDirectory again, other;
+  testing::TempDirectory again, other;
   EXPECT_EQ(Container::open(testing::write_small_container(again.path()))->identity(), identity);
   ContainerPlan plan = testing::small_plan();
   plan.manifest.revision = "another";
@@ -74,7 +74,7 @@ TEST_F(ContainerTest, DenseLayersHaveNoExperts) {
                  {LayerKind::full_attention, FfnKind::dense},
                  LayerKind::sliding_attention};
   spec.dense_inner = 128;
-  testing::ScratchDirectory scratch;
+  testing::TempDirectory scratch;
   const fs::path directory =
       testing::write_small_container(scratch.path(), testing::small_plan(spec));
   EXPECT_FALSE(fs::exists(directory / "experts/layer-000.bin"));
@@ -104,7 +104,7 @@ TEST_F(ContainerTest, HoldsExpertsInEveryFormat) {
        {ExpertFormat{DType::bf16, DType::bf16},
         ExpertFormat{DType::affine4, MatrixFormat(DType::affine4, 32)},
         ExpertFormat{MatrixFormat(DType::affine8, 64, DType::f16), DType::mxfp4}}) {
-    testing::ScratchDirectory scratch;
+    testing::TempDirectory scratch;
     const auto container = Container::open(testing::write_small_container(
         scratch.path(), testing::small_plan(testing::small_spec(), format)));
     ASSERT_TRUE(container.ok()) << container.error().message;

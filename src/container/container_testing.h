@@ -1,10 +1,8 @@
-// For tests: a scratch directory, whole directories as text, and a small container made without a
-// checkpoint.
+// For tests: whole directories as text, and a small container made without a checkpoint.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -14,45 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "arch/arch_testing.h"
 #include "container/manifest.h"
 #include "container/writer.h"
+#include "io/io_testing.h"
 
 namespace wader::testing {
-
-class ScratchDirectory {
- public:
-  ScratchDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "wader-test-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    path_ = name;
-  }
-  ~ScratchDirectory() { std::filesystem::remove_all(path_); }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline std::string read_bytes(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  EXPECT_TRUE(file.is_open()) << path;
-  if (!file.is_open()) return {};
-  std::string bytes(static_cast<size_t>(file.tellg()), '\0');
-  file.seekg(0);
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  EXPECT_TRUE(file.good()) << path;
-  return bytes;
-}
-
-inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << bytes;
-  EXPECT_TRUE(file.flush().good()) << path;
-}
 
 // Every file under `directory`: relative name → bytes. Folders appear as "name/" with no bytes.
 inline std::map<std::string, std::string> read_tree(const std::filesystem::path& directory) {
@@ -92,27 +57,12 @@ inline void flip_bit(const std::filesystem::path& path, uint64_t byte, int bit =
   ASSERT_TRUE(file.flush().good());
 }
 
-// 2 layers, 3 experts of 64 × 32.
+// 2 layers, 3 experts of 64 × 32; heads of 8, so that some matrices have 32 columns.
 inline ArchitectureSpec small_spec() {
-  ArchitectureSpec spec{};
-  spec.family = "gpt_oss";
+  ArchitectureSpec spec = small_attention_spec();
   spec.vocab_rows = 40;
-  spec.hidden = 64;
-  spec.query_heads = 4;
-  spec.kv_heads = 2;
   spec.head_dim = spec.rotary_dim = 8;
   spec.experts = 3;
-  spec.experts_per_token = 2;
-  spec.expert_inner = 32;
-  spec.sliding_window = 16;
-  spec.max_context = 512;
-  spec.norm_eps = 1e-5;
-  spec.rope = {150000, Yarn{32, 4096, 32, 1, false, 1.3465735902799727}};
-  spec.layers = {LayerKind::sliding_attention, LayerKind::full_attention};
-  spec.activation = Activation::swiglu_clamped;
-  spec.swiglu_limit = 7;
-  spec.router = RouterRule::topk_then_softmax;
-  spec.attention_bias = spec.attention_sinks = spec.router_bias = spec.expert_bias = true;
   return spec;
 }
 

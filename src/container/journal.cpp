@@ -29,7 +29,8 @@ Error foreign_error(const fs::path& directory) {
 }
 
 Error complete_error(const fs::path& directory) {
-  return already_exists_error("{} is a complete container already", directory.string());
+  return already_exists_error(
+      "{} is a complete container already; `wader rm` makes room for another", directory.string());
 }
 
 // Names in the directory other than the journal's.
@@ -123,6 +124,28 @@ Status check_headless(const fs::path& directory, const std::string& text, bool m
 
 }  // namespace
 
+bool is_journal_text(std::string_view text) {
+  return is_torn_header(text);
+}
+
+Result<File> hold_unfinished(const fs::path& directory) {
+  std::error_code error;
+  if (!fs::exists(directory / kJournalFile, error)) return File();
+  ASSIGN_OR_RETURN(File file, File::open(directory / kJournalFile, File::Mode::read));
+  RETURN_IF_ERROR(lock(file, directory));
+  return file;
+}
+
+Status Journal::check_in_place() const {
+  struct stat held {
+  }, named{};
+  if (::fstat(file_.fd(), &held) != 0) return errno_error(errno, file_.path());
+  if (::stat(file_.path().c_str(), &named) == 0 && held.st_dev == named.st_dev &&
+      held.st_ino == named.st_ino)
+    return {};
+  return io_error("{} was deleted or replaced while it was being installed", directory_.string());
+}
+
 Status check_destination(const fs::path& directory) {
   std::error_code error;
   const fs::file_status status = fs::status(directory, error);
@@ -212,6 +235,7 @@ const JournalPiece* Journal::find(const std::string& file) const {
 }
 
 Status Journal::append(const std::string& file, JournalPiece piece) {
+  RETURN_IF_ERROR(check_in_place());
   Json digests = Json::array();
   for (uint64_t digest : piece.digests) digests.push_back(digest_to_hex(digest));
   const std::string line =

@@ -41,6 +41,9 @@ class Journal {
   // Call when the file's bytes are synced; durable when this returns.
   Status append(const std::string& file, JournalPiece piece);
 
+  // io when the file that we hold is no longer the one in the directory: somebody deleted the
+  // install, or put another there, and what we would write now is not ours to write.
+  Status check_in_place() const;
   // The last step of all: the directory becomes a container.
   Status remove();
   // Removes every file that this install may have written, the journal last, then the directory if
@@ -58,6 +61,13 @@ class Journal {
   uint64_t end_bytes_ = 0;  // of the last good line
   bool resumed_ = false, started_over_ = false;
 };
+
+// Whether `text` begins as a journal does, also one that a power cut left torn.
+bool is_journal_text(std::string_view text);
+
+// Holds the journal of an unfinished install, so that nobody writes to it while the result lives; a
+// closed File where there is none. already_exists while an install is running.
+Result<File> hold_unfinished(const std::filesystem::path& directory);
 
 // Whether an install may write to `directory`: absent, empty, or an unfinished install.
 // already_exists for a finished container and for anything that is not ours. Changes nothing.

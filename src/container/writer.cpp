@@ -203,14 +203,17 @@ Status ContainerWriter::write_small_file(const std::string& name, std::string_vi
 
 Status ContainerWriter::write_digests() {
   std::vector<uint64_t> all;
-  const auto take = [&](const std::string& file) {
-    CHECK(finished(file));
+  const auto take = [&](const std::string& file) -> Status {
+    CHECK(journal_.find(file) != nullptr);
+    if (!finished(file))
+      return io_error("{} is no longer what was written", (directory_ / file).string());
     const std::vector<uint64_t>& digests = journal_.find(file)->digests;
     all.insert(all.end(), digests.begin(), digests.end());
+    return {};
   };
   for (uint32_t layer = 0; layer < plan_.manifest.spec.layer_count(); ++layer)
-    if (has_experts(plan_.manifest.spec, layer)) take(expert_file_name(layer));
-  take(kTrunkName);
+    if (has_experts(plan_.manifest.spec, layer)) RETURN_IF_ERROR(take(expert_file_name(layer)));
+  RETURN_IF_ERROR(take(kTrunkName));
   const auto bytes = std::as_bytes(std::span(all));
   const std::string name(kDigestsFile);
   ASSIGN_OR_RETURN(File file, create(name, bytes.size()));
@@ -225,6 +228,7 @@ Status ContainerWriter::write_digests() {
 // then the journal away. Whatever moment a cut hits, either the journal is there or the container
 // is whole.
 Result<uint64_t> ContainerWriter::finish(Json report) {
+  RETURN_IF_ERROR(journal_.check_in_place());
   RETURN_IF_ERROR(write_digests());
   uint64_t bytes = 0;
   for (auto& [name, record] : plan_.manifest.files) {
@@ -240,6 +244,7 @@ Result<uint64_t> ContainerWriter::finish(Json report) {
   RETURN_IF_ERROR(parse_manifest(text));
   RETURN_IF_ERROR(sync_directory(directory_ / kExpertsFolder));
   RETURN_IF_ERROR(sync_directory(directory_));
+  RETURN_IF_ERROR(journal_.check_in_place());
   RETURN_IF_ERROR(write_file_atomically(directory_ / kManifestFile, text));
   RETURN_IF_ERROR(journal_.remove());
   return bytes + text.size();

@@ -26,7 +26,7 @@ class WriterTest : public ::testing::Test {
     return std::move(*writer);
   }
   std::map<std::string, std::string> whole_tree() {
-    testing::ScratchDirectory other;
+    testing::TempDirectory other;
     return testing::read_tree(testing::write_small_container(other.path()));
   }
   void expect_finishes_whole(ContainerWriter writer) {
@@ -36,7 +36,7 @@ class WriterTest : public ::testing::Test {
     EXPECT_TRUE(Container::open(directory_).ok());
   }
 
-  testing::ScratchDirectory scratch_;
+  testing::TempDirectory scratch_;
   fs::path directory_ = scratch_.path() / "parents/that/are/new/small.wader";
 };
 
@@ -176,6 +176,19 @@ TEST_F(WriterTest, LeavesADirectoryThatIsNotOursAlone) {
   testing::write_bytes(directory_, "a file");
   EXPECT_EQ(open().error().code, ErrorCode::already_exists);
   EXPECT_EQ(testing::read_bytes(directory_), "a file");
+}
+
+// `rm` of a running install, and another install in its place: what was written is not ours to
+// finish.
+TEST_F(WriterTest, StopsWhenItsDirectoryIsTakenAway) {
+  ContainerWriter writer = must_open();
+  ASSERT_TRUE(testing::append_layer(writer, 0).ok());
+  fs::rename(directory_, directory_.string() + ".gone");
+  expect_finishes_whole(must_open());
+  const Status late = testing::append_layer(writer, 1);
+  ASSERT_FALSE(late.ok());
+  EXPECT_THAT(late.error().message, HasSubstr("deleted or replaced"));
+  testing::expect_same_tree(testing::read_tree(directory_), whole_tree());
 }
 
 TEST_F(WriterTest, LeavesACompleteContainerAlone) {

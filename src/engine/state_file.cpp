@@ -1,10 +1,8 @@
 #include "engine/state_file.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <system_error>
 
@@ -19,14 +17,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kMagic[8] = {'W', 'A', 'D', 'E', 'R', 'S', 'T', '1'};
+constexpr char kMagic[8] = {'W', 'A', 'D', 'E', 'R', 'S', 'T', '2'};
 constexpr size_t kBufferBytes = kMiB;  // a ring's pieces are a few hundred bytes each
 
 struct Header {
   char magic[8];
-  uint64_t model, kernels, tokens, note_bytes, state_bytes;
+  uint64_t model, kernels, tokens, note_bytes, state_bytes, snapshot_position, snapshot_bytes;
 };
-static_assert(sizeof(Header) == 48);
+static_assert(sizeof(Header) == 64);
+// Of the hybrids' largest, Qwen3-Next's, a snapshot has 90 MiB.
+constexpr uint64_t kMaxSnapshotBytes = 4 * kGiB;
 
 // Appends to a file through a buffer, hashing what goes by.
 class HashedWriter {
@@ -80,6 +80,12 @@ class HashedReader {
     digest_.update(whole);
     return {};
   }
+  Status skip(uint64_t bytes) {
+    std::byte ignored[4096];
+    for (; bytes > 0; bytes -= std::min<uint64_t>(bytes, sizeof ignored))
+      RETURN_IF_ERROR(read(std::span(ignored).first(std::min<uint64_t>(bytes, sizeof ignored))));
+    return {};
+  }
   // After all but the digest was read.
   Status check_digest() {
     const uint64_t expected = digest_.digest();
@@ -117,13 +123,15 @@ uint64_t pieces_bytes(const SequenceState& state, uint32_t length) {
 }
 
 Status write_all(File& file, const Header& header, const SequenceState& state,
-                 std::span<const TokenId> tokens, std::string_view note) {
+                 std::span<const std::byte> snapshot, std::span<const TokenId> tokens,
+                 std::string_view note) {
   HashedWriter writer(file);
   RETURN_IF_ERROR(writer.append(std::as_bytes(std::span(&header, 1))));
   RETURN_IF_ERROR(writer.append(std::as_bytes(tokens)));
   RETURN_IF_ERROR(writer.append(std::as_bytes(std::span(note))));
   RETURN_IF_ERROR(state.for_each_piece(
       state.length(), [&](std::span<std::byte> piece) { return writer.append(piece); }));
+  RETURN_IF_ERROR(writer.append(snapshot));
   RETURN_IF_ERROR(writer.finish());
   RETURN_IF_ERROR(file.sync());
   return file.close();
@@ -145,9 +153,10 @@ Status check_header(const Header& header, const StateIdentity& identity, const S
     return over_budget_error("carries {} of text, more than the {} that fit here",
                              format_bytes(header.note_bytes), format_bytes(max_note_bytes));
   const uint64_t state_bytes = pieces_bytes(state, static_cast<uint32_t>(header.tokens));
-  if (header.state_bytes != state_bytes ||
+  if (header.state_bytes != state_bytes || header.snapshot_bytes > kMaxSnapshotBytes ||
+      header.snapshot_position > header.tokens ||
       file_bytes != sizeof(Header) + header.tokens * sizeof(TokenId) + header.note_bytes +
-                        state_bytes + sizeof(uint64_t))
+                        state_bytes + header.snapshot_bytes + sizeof(uint64_t))
     return corrupt_error("has {} bytes, which is not what its header says", file_bytes);
   return {};
 }
@@ -159,39 +168,46 @@ StateIdentity state_identity(const Container& container, const Kernels& kernels)
 }
 
 Status save_state(const fs::path& path, const StateIdentity& identity, const SequenceState& state,
-                  std::span<const TokenId> tokens, std::string_view note) {
+                  const Snapshots& snapshots, std::span<const TokenId> tokens,
+                  std::string_view note) {
   CHECK(state.whole() && tokens.size() == state.length());
   if (note.size() > kMaxNoteBytes)
     return invalid_argument_error("{} of text are more than a saved state may carry ({})",
                                   format_bytes(note.size()), format_bytes(kMaxNoteBytes));
-  Header header{{},
-                identity.model,
-                identity.kernels,
-                tokens.size(),
-                note.size(),
-                pieces_bytes(state, state.length())};
+  Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.model = identity.model;
+  header.kernels = identity.kernels;
+  header.tokens = tokens.size();
+  header.note_bytes = note.size();
+  header.state_bytes = pieces_bytes(state, state.length());
+  header.snapshot_position = snapshots.latest_turn(state.length());
+  std::span<const std::byte> snapshot;
+  if (header.snapshot_position > 0)
+    snapshot = snapshots.bytes(static_cast<uint32_t>(header.snapshot_position));
+  header.snapshot_bytes = snapshot.size();
 
-  fs::path aside = path;
-  aside += fmt::format(".{}.tmp", ::getpid());
-  ASSIGN_OR_RETURN(File file, File::open(aside, File::Mode::create));
-  // What somebody has said is nobody else's business.
-  if (::fchmod(file.fd(), 0600) != 0) return errno_error(errno, aside.string());
-  Status written = write_all(file, header, state, tokens, note);
+  // Through a link the file that it names is replaced, not the link.
   std::error_code error;
+  const fs::path target = fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : path;
+  fs::path aside = target;
+  aside += fmt::format(".{}.tmp", ::getpid());
+  ASSIGN_OR_RETURN(File file, File::open(aside, File::Mode::create_own));
+  Status written = write_all(file, header, state, snapshot, tokens, note);
   if (written.ok()) {
-    fs::rename(aside, path, error);
-    if (error) written = errno_error(error.value(), path.string());
+    fs::rename(aside, target, error);
+    if (error) written = errno_error(error.value(), target.string());
   }
   if (!written.ok()) {
     fs::remove(aside, error);
     return written;
   }
-  return sync_directory(path.has_parent_path() ? path.parent_path() : fs::path("."));
+  return sync_directory(target.has_parent_path() ? target.parent_path() : fs::path("."));
 }
 
 Result<LoadedState> load_state(const fs::path& path, const StateIdentity& identity,
-                               SequenceState& state, uint64_t max_note_bytes) {
+                               SequenceState& state, Snapshots& snapshots,
+                               uint64_t max_note_bytes) {
   CHECK(state.length() == 0);
   ASSIGN_OR_RETURN(const File file, File::open(path, File::Mode::read));
   ASSIGN_OR_RETURN(const uint64_t file_bytes, file.size());
@@ -212,6 +228,14 @@ Result<LoadedState> load_state(const fs::path& path, const StateIdentity& identi
   RETURN_IF_ERROR(reader.read(std::as_writable_bytes(std::span(loaded.note))));
   RETURN_IF_ERROR(
       state.for_each_piece(length, [&](std::span<std::byte> piece) { return reader.read(piece); }));
+  std::span<std::byte> snapshot;
+  if (header.snapshot_bytes == snapshots.snapshot_bytes())
+    snapshot = snapshots.place(static_cast<uint32_t>(header.snapshot_position),
+                               SnapshotKind::turn_boundary);
+  if (snapshot.empty())
+    RETURN_IF_ERROR(reader.skip(header.snapshot_bytes));
+  else
+    RETURN_IF_ERROR(reader.read(snapshot));
   RETURN_IF_ERROR(reader.check_digest());
   state.adopt(length);
   return loaded;

@@ -93,14 +93,14 @@ void Timeline::reset() {
 
 Status Timeline::save(const std::filesystem::path& file, std::string_view note) {
   if (!state_.whole()) keep_prefix(tokens_, static_cast<uint32_t>(tokens_.size()));
-  return save_state(file, state_identity(model_.container(), model_.kernels()), state_, tokens_,
-                    note);
+  return save_state(file, state_identity(model_.container(), model_.kernels()), state_, snapshots_,
+                    tokens_, note);
 }
 
 Result<std::string> Timeline::load(const std::filesystem::path& file, uint64_t max_note_bytes) {
   reset();
   auto loaded = load_state(file, state_identity(model_.container(), model_.kernels()), state_,
-                           max_note_bytes);
+                           snapshots_, max_note_bytes);
   if (loaded.ok()) {
     if (Status status = check_tokens(loaded->tokens); !loaded->tokens.empty() && !status.ok())
       loaded = std::move(status).error().within(file.string());

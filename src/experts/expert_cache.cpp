@@ -158,7 +158,7 @@ Status ExpertCache::finish_record(uint32_t slot) {
     policy_.release_failed(slot);
     return corrupt_error(
         "{}: layer {} expert {} does not match its checksum; `wader verify` lists all damage, "
-        "installing again repairs it",
+        "`wader rm` and installing again repairs it",
         source_.extents(layer_, expert)[0].file->path(), layer_, expert);
   }
   policy_.commit(slot);

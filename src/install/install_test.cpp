@@ -50,7 +50,7 @@ class InstallTest : public ::testing::Test {
 
   // Installs `from` elsewhere, undisturbed.
   std::map<std::string, std::string> reference_tree(InstallOptions options) {
-    testing::ScratchDirectory other;
+    testing::TempDirectory other;
     options.destination = other.path() / "model.wader";
     EXPECT_TRUE(install(options, {}).ok());
     return testing::read_tree(options.destination);
@@ -63,7 +63,7 @@ class InstallTest : public ::testing::Test {
     EXPECT_FALSE(fs::exists(options.destination)) << why;
   }
 
-  testing::ScratchDirectory scratch_;
+  testing::TempDirectory scratch_;
 };
 
 // Each expert's record against the released files, which are read here without any code of the

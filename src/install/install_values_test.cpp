@@ -162,7 +162,7 @@ class InstallValuesTest : public ::testing::Test {
     return !std::isinf(snr);
   }
 
-  testing::ScratchDirectory scratch_;
+  testing::TempDirectory scratch_;
 };
 
 constexpr const char* kFixtures[] = {"tiny-gpt-oss", "tiny-qwen3-moe", "tiny-qwen3-next",
@@ -194,7 +194,7 @@ TEST_F(InstallValuesTest, OfMlxCheckpoints) {
       return testing::MlxFormat{8, 64};
     return testing::MlxFormat{4, 32, "mxfp4"};
   };
-  testing::ScratchDirectory scratch;
+  testing::TempDirectory scratch;
   int made = 0;
   const auto from = [&](const char* name, const testing::MlxRule& rule) {
     const fs::path to = scratch.path() / std::to_string(made++) / name;
@@ -217,7 +217,7 @@ TEST_F(InstallValuesTest, OfMlxCheckpoints) {
 
 // Other programs' containers hold quantised weights: all of them arrive to the bit.
 TEST_F(InstallValuesTest, OfOtherProgramsContainers) {
-  testing::ScratchDirectory scratch;
+  testing::TempDirectory scratch;
   const fs::path mlx = scratch.path() / "mlx", qpack = scratch.path() / "tiny.qpack";
   testing::write_mlx(testing::fixture("tiny-qwen3.5-moe"), mlx);
   testing::write_qpack(mlx, qpack);

@@ -123,7 +123,7 @@ class RepackTest : public ::testing::Test {
     return packed.error().message;
   }
 
-  testing::ScratchDirectory scratch_;
+  testing::TempDirectory scratch_;
 };
 
 TEST_F(RepackTest, EveryValueArrivesWhereItBelongs) {

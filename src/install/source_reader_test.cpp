@@ -22,7 +22,7 @@ class SourceReaderTest : public ::testing::Test {
     return plan;
   }
 
-  testing::ScratchDirectory scratch_;
+  testing::TempDirectory scratch_;
 };
 
 // Every row of any range, in each plane, against reads of that row alone.

@@ -44,6 +44,8 @@ int open_flags(File::Mode mode) {
     case File::Mode::create:
     case File::Mode::update:
       return O_RDWR | O_CREAT;
+    case File::Mode::create_own:
+      return O_RDWR | O_CREAT | O_EXCL;  // which also follows no link
   }
   return O_RDONLY;
 }
@@ -86,8 +88,10 @@ Result<File> File::open(const std::filesystem::path& path, Mode mode) {
 
   // O_NONBLOCK: should a FIFO have taken the name since, opening it must not wait for a writer.
   const int flags = open_flags(mode) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-  file.fd_ = retry([&] { return ::open(file.path_.c_str(), flags, 0644); });
+  const mode_t rights = mode == Mode::create_own ? 0600 : 0644;
+  file.fd_ = retry([&] { return ::open(file.path_.c_str(), flags, rights); });
   if (file.fd_ < 0) {
+    if (errno == EEXIST) return already_exists_error("{} is there already", file.path_);
     if (mode == Mode::read_direct && errno == EINVAL)
       return unsupported_error("{}: this file system has no O_DIRECT", file.path_);
     return errno_error(errno, file.path_);

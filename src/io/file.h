@@ -19,6 +19,7 @@ class File {
     read,         // existing file, read only
     read_direct,  // the same with O_DIRECT; refused with unsupported where the file system has none
     create,       // new or truncated, read and write
+    create_own,   // new, read and write by its owner only; already_exists where the name is taken
     update,       // existing or new, read and write, contents kept
   };
 

@@ -14,28 +14,23 @@
 
 #include "base/units.h"
 #include "io/aligned_buffer.h"
+#include "io/io_testing.h"
 
 namespace wader {
 namespace {
 
 namespace fs = std::filesystem;
 
-class FileTest : public testing::Test {
+class FileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "wader-file-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-
   std::vector<std::byte> pattern(size_t bytes) const {
     std::vector<std::byte> out(bytes);
     for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 131 >> 4);
     return out;
   }
 
-  fs::path directory_;
+  const testing::TempDirectory scratch_;
+  const fs::path& directory_ = scratch_.path();
 };
 
 TEST_F(FileTest, WritesAndReadsBack) {

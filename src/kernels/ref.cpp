@@ -5,16 +5,7 @@
 #include <cmath>
 
 #include "kernels/ops.h"
-
-// The same source compiled for wider vectors, chosen by the loader. Bits are the same in all of
-// them: the lanes are spelt out below and contraction to fused multiply-add is off. Sanitizers
-// cannot start before such resolvers run, so their builds keep the baseline.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define WADER_WIDE __attribute__((target_clones("default", "avx2", "avx512f")))
-#else
-#define WADER_WIDE
-#endif
+#include "tensor/wide.h"
 
 namespace wader {
 namespace {

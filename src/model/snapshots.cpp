@@ -28,6 +28,7 @@ size_t replaceable(std::span<const SnapshotMark> marks, size_t incoming) {
 Result<Snapshots> Snapshots::create(uint64_t bytes_each, uint32_t count) {
   Snapshots snapshots;
   if (bytes_each == 0 || count == 0) return snapshots;
+  snapshots.snapshot_bytes_ = bytes_each;
   snapshots.bytes_each_ = align_up(bytes_each, 64);
   snapshots.capacity_ = count;
   ASSIGN_OR_RETURN(snapshots.memory_, AlignedBuffer::allocate(snapshots.bytes_each_ * count));
@@ -38,14 +39,18 @@ Result<Snapshots> Snapshots::create(uint64_t bytes_each, uint32_t count) {
 }
 
 void Snapshots::keep(const SequenceState& state, uint32_t position, SnapshotKind kind) {
-  if (!enabled() || position == 0) return;
+  if (const auto into = place(position, kind); !into.empty()) state.save(into, position);
+}
+
+std::span<std::byte> Snapshots::place(uint32_t position, SnapshotKind kind) {
+  if (!enabled() || position == 0) return {};
   const auto at = [&] {
     return std::lower_bound(entries_.begin(), entries_.end(), position,
                             [](const Entry& e, uint32_t p) { return e.mark.position < p; });
   };
   if (const auto same = at(); same != entries_.end() && same->mark.position == position) {
     same->mark.kind = std::max(same->mark.kind, kind);
-    return;
+    return {};
   }
   if (free_.empty()) {
     const size_t incoming = static_cast<size_t>(at() - entries_.begin());
@@ -53,15 +58,31 @@ void Snapshots::keep(const SequenceState& state, uint32_t position, SnapshotKind
     for (const Entry& entry : entries_) marks_.push_back(entry.mark);
     marks_.insert(marks_.begin() + static_cast<ptrdiff_t>(incoming), {position, kind});
     const size_t gone = replaceable(marks_, incoming);
-    if (gone == incoming) return;
+    if (gone == incoming) return {};
     const auto victim =
         entries_.begin() + static_cast<ptrdiff_t>(gone < incoming ? gone : gone - 1);
     free_.push_back(victim->slot);
     entries_.erase(victim);
   }
-  state.save(memory_.span().subspan(free_.back() * bytes_each_, bytes_each_), position);
-  entries_.insert(at(), Entry{{position, kind}, free_.back()});
+  const size_t slot = free_.back();
   free_.pop_back();
+  entries_.insert(at(), Entry{{position, kind}, slot});
+  return memory_.span().subspan(slot * bytes_each_, snapshot_bytes_);
+}
+
+std::span<const std::byte> Snapshots::bytes(uint32_t position) const {
+  for (const Entry& entry : entries_)
+    if (entry.mark.position == position)
+      return memory_.span().subspan(entry.slot * bytes_each_, snapshot_bytes_);
+  UNREACHABLE("no snapshot at this position");
+}
+
+uint32_t Snapshots::latest_turn(uint32_t length) const {
+  uint32_t found = 0;
+  for (const Entry& entry : entries_)
+    if (entry.mark.position < length && entry.mark.kind == SnapshotKind::turn_boundary)
+      found = entry.mark.position;
+  return found;
 }
 
 uint32_t Snapshots::latest(uint32_t length) const {
@@ -72,10 +93,7 @@ uint32_t Snapshots::latest(uint32_t length) const {
 }
 
 void Snapshots::restore(SequenceState& state, uint32_t position) const {
-  for (const Entry& entry : entries_)
-    if (entry.mark.position == position)
-      return state.restore(memory_.span().subspan(entry.slot * bytes_each_, bytes_each_), position);
-  UNREACHABLE("no snapshot at this position");
+  state.restore(bytes(position), position);
 }
 
 void Snapshots::forget_after(uint32_t length) {

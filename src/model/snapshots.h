@@ -33,6 +33,7 @@ class Snapshots {
   static Result<Snapshots> create(uint64_t bytes_each, uint32_t count);
 
   bool enabled() const { return capacity_ > 0; }
+  uint64_t snapshot_bytes() const { return snapshot_bytes_; }
   // Keeps what `state` was at `position`, where state.can_save(position). A position that is kept
   // already stays as it is.
   void keep(const SequenceState& state, uint32_t position, SnapshotKind kind);
@@ -40,6 +41,13 @@ class Snapshots {
   uint32_t latest(uint32_t length) const;
   // `position` is one that latest() gave.
   void restore(SequenceState& state, uint32_t position) const;
+  // The last turn boundary before `length`, 0 when there is none; and its bytes.
+  uint32_t latest_turn(uint32_t length) const;
+  std::span<const std::byte> bytes(uint32_t position) const;
+  // A place for a snapshot that comes from elsewhere, to be filled with bytes(position) of another
+  // Snapshots. Empty when nothing can be kept.
+  std::span<std::byte> place(uint32_t position, SnapshotKind kind);
+
   // Drops what was kept beyond `length`: those positions have other tokens now.
   void forget_after(uint32_t length);
 
@@ -48,7 +56,7 @@ class Snapshots {
     SnapshotMark mark;
     size_t slot;
   };
-  uint64_t bytes_each_ = 0;
+  uint64_t snapshot_bytes_ = 0, bytes_each_ = 0;  // of one, and to the next
   uint32_t capacity_ = 0;
   AlignedBuffer memory_;
   std::vector<Entry> entries_;  // in order of position

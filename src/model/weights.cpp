@@ -35,8 +35,8 @@ Status read_and_verify(const Container& container, std::span<std::byte> bytes) {
     if (xxh3_64(bytes.subspan(tensors[i].offset_bytes, tensors[i].bytes)) !=
         container.trunk_digest(i))
       return corrupt_error(
-          "{}: tensor {} does not match its checksum; `wader verify` lists all damage, installing "
-          "again repairs it",
+          "{}: tensor {} does not match its checksum; `wader verify` lists all damage, `wader "
+          "rm` and installing again repairs it",
           path, tensors[i].name);
   }
   return {};

@@ -7,16 +7,8 @@
 
 #include "base/check.h"
 #include "tensor/float_formats.h"
+#include "tensor/wide.h"
 
-// The same source compiled for wider vectors, chosen by the loader, with the same bits in all of
-// them: sums run in sixteen fixed lanes and contraction to fused multiply-add is off. Sanitizers
-// cannot start before such resolvers run, so their builds keep the baseline.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define WADER_WIDE __attribute__((target_clones("default", "avx2", "avx512f")))
-#else
-#define WADER_WIDE
-#endif
 // What a WADER_WIDE function calls must be part of it, or it would run with the baseline's vectors.
 #define WADER_PART [[gnu::always_inline]] inline
 
