@@ -1,18 +1,49 @@
 #include <array>
 
 #include "base/error.h"
-#include "kernels/ops.h"
+#include "kernels/integer.h"
 
 namespace wader {
+namespace {
+
+using Matmul = decltype(Kernels::matmul);
+using QuantiseRow = decltype(Kernels::quantise_row);
+
+Kernels with_integer_products(std::string_view name, Matmul matmul, QuantiseRow quantise_row) {
+  Kernels kernels = kRefKernels;
+  kernels.name = name;
+  kernels.matmul = matmul;
+  kernels.quantise_row = quantise_row;
+  return kernels;
+}
+
+// Those that run on this CPU, the slowest first.
+class Table {
+ public:
+  Table() {
+    add(kRefKernels);
+    static const Kernels kPortable =
+        with_integer_products("portable", portable::matmul, portable::quantise_row);
+    add(kPortable);
+  }
+  std::span<const Kernels* const> all() const { return {all_.data(), count_}; }
+
+ private:
+  void add(const Kernels& kernels) { all_[count_++] = &kernels; }
+  std::array<const Kernels*, 4> all_{};
+  size_t count_ = 0;
+};
+
+}  // namespace
 
 std::span<const Kernels* const> available_kernels() {
-  static constexpr std::array<const Kernels*, 1> kAll = {&kRefKernels};
-  return kAll;
+  static const Table kTable;
+  return kTable.all();
 }
 
 Result<const Kernels*> select_kernels(std::string_view name) {
   const auto all = available_kernels();
-  if (name == "auto") return all.back();
+  if (name == "auto") return all.front();
   std::string names;
   for (const Kernels* kernels : all) {
     if (kernels->name == name) return kernels;
