@@ -25,6 +25,15 @@ class Table {
     static const Kernels kPortable =
         with_integer_products("portable", portable::matmul, portable::quantise_row);
     add(kPortable);
+#if defined(__x86_64__)
+    // The compiler's test covers the operating system's part, saving the wide registers, too.
+    __builtin_cpu_init();
+    static const Kernels kAvx512 =
+        with_integer_products("avx512", avx512::matmul, avx512::quantise_row);
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
+      add(kAvx512);
+#endif
   }
   std::span<const Kernels* const> all() const { return {all_.data(), count_}; }
 
