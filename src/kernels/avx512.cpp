@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint32_t kRun = 512;      // columns of 16 blocks, one a lane
 constexpr uint32_t kBlocks = 16;    // of a run
-constexpr uint32_t kFewRows = 3;    // tokens up to which weights are read row by row
+constexpr uint32_t kFewTokens = 3;  // tokens up to which weights are read row by row
 constexpr size_t kPrefetch = 4096;  // bytes ahead: with less, two thirds of the memory's speed
 
 uint32_t least(uint32_t a, uint32_t b) {
@@ -241,28 +241,225 @@ void few_tokens(const MatmulArgs& a, const Layout& l) {
   row_by_row<kFormat, 3>(a, l, x);
 }
 
+// Prefill. 32 rows are unpacked, four columns of sixteen rows a vector, and multiplied with all
+// tokens. Blocks stand in the order of the sum: lane by lane, and the lanes so that each addition
+// of the tree takes the two sums made last. That order is l with its four bits reversed.
+constexpr uint32_t kTileRows = 32, kTileTokens = 6;
+constexpr uint32_t kLaneOrder[kBlocks] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
+constexpr uint32_t kBlockBytes = kTileRows * kActivationBlock;
+
+struct Tile {
+  uint32_t blocks;
+  uint32_t start[kBlocks];  // lane → place of its first block
+  uint8_t* codes;           // (blocks, 8 quads of columns, 2, 16 rows, 4 columns)
+  float *scales, *biases;   // (blocks, 32 rows)
+  bool affine;
+  uint32_t place(uint32_t block) const { return start[block % kBlocks] + block / kBlocks; }
+};
+
+Tile tile_of(const MatmulArgs& a, const Layout& l) {
+  Tile tile{};
+  tile.blocks = l.blocks;
+  tile.affine = a.w.format.dtype != DType::mxfp4;
+  uint32_t next = 0;
+  for (const uint32_t lane : kLaneOrder) {
+    tile.start[lane] = next;
+    next += (l.blocks + kBlocks - 1 - lane) / kBlocks;
+  }
+  tile.codes = reinterpret_cast<uint8_t*>(a.scratch);
+  tile.scales = a.scratch + size_t{l.blocks} * (kBlockBytes / sizeof(float));
+  tile.biases = tile.scales + size_t{l.blocks} * kTileRows;
+  return tile;
+}
+
+// Dword c of rows[r] becomes dword r of rows[c].
+void transpose(__m512i (&rows)[16]) {
+  __m512i t[16];
+  for (uint32_t i = 0; i < 16; i += 4) {
+    const __m512i ab = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+    const __m512i ab_high = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+    const __m512i cd = _mm512_unpacklo_epi32(rows[i + 2], rows[i + 3]);
+    const __m512i cd_high = _mm512_unpackhi_epi32(rows[i + 2], rows[i + 3]);
+    t[i] = _mm512_unpacklo_epi64(ab, cd);  // lane j: dword 4j of four rows
+    t[i + 1] = _mm512_unpackhi_epi64(ab, cd);
+    t[i + 2] = _mm512_unpacklo_epi64(ab_high, cd_high);
+    t[i + 3] = _mm512_unpackhi_epi64(ab_high, cd_high);
+  }
+  for (uint32_t i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);  // lanes 0 and 2 of both
+    const __m512i b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);  // lanes 1 and 3
+    const __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
+    const __m512i d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
+    rows[i] = _mm512_shuffle_i32x4(a, c, 0x88);
+    rows[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
+    rows[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
+    rows[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
+  }
+}
+
+// 64 columns (32 where `half`) of one row, a byte a code, in order.
+__m512i unpack_codes(DType format, const std::byte* from, bool half) {
+  if (format == DType::affine8) return _mm512_maskz_loadu_epi8(low_bits(half ? 32 : 64), from);
+  const __m256i raw =
+      _mm256_maskz_loadu_epi8(static_cast<__mmask32>(low_bits(half ? 16 : 32)), from);
+  const __m512i wide = _mm512_cvtepu8_epi16(raw);
+  const __m512i codes =
+      _mm512_and_si512(_mm512_or_si512(wide, _mm512_slli_epi16(wide, 4)), _mm512_set1_epi8(15));
+  return format == DType::mxfp4 ? lookup_e2m1(codes) : codes;
+}
+
+// Sixteen rows from `row` on, those at `end` and beyond as zeros, into half `part` of the tile.
+void unpack(const MatmulArgs& a, const Layout& l, const Tile& tile, uint32_t row, uint32_t end,
+            uint32_t part) {
+  const DType format = a.w.format.dtype;
+  const size_t block_bytes = l.code_bytes / l.blocks;
+  __m512i rows[16];
+  for (uint32_t b = 0; b < l.blocks; b += 2) {
+    const bool half = b + 1 == l.blocks;
+    for (uint32_t i = 0; i < 16; ++i) {
+      const std::byte* from = a.w.codes + (row + i) * l.code_bytes + b * block_bytes;
+      rows[i] = row + i < end ? unpack_codes(format, from, half) : _mm512_setzero_si512();
+    }
+    transpose(rows);
+    for (uint32_t k = 0; k < (half ? 1u : 2u); ++k) {
+      uint8_t* to = tile.codes + size_t{tile.place(b + k)} * kBlockBytes + part * 64;
+      for (uint32_t quad = 0; quad < 8; ++quad)
+        _mm512_storeu_si512(to + quad * 128, rows[8 * k + quad]);
+    }
+  }
+  for (uint32_t run = 0; run < l.runs; ++run) {
+    const uint32_t count = least(kBlocks, l.blocks - run * kBlocks);
+    for (uint32_t plane = 0; plane < (tile.affine ? 2u : 1u); ++plane) {
+      const std::byte* from = plane == 0 ? a.w.scales : a.w.biases;
+      float* to = (plane == 0 ? tile.scales : tile.biases) + part * 16;
+      for (uint32_t i = 0; i < 16; ++i) {
+        __m512 values = _mm512_setzero_ps();
+        if (row + i < end)
+          values = tile.affine ? load_scales(l, from, row + i, run, count)
+                               : load_e8m0(l, from, row + i, run, count);
+        rows[i] = _mm512_castps_si512(values);
+      }
+      transpose(rows);
+      for (uint32_t k = 0; k < count; ++k)
+        _mm512_storeu_si512(to + size_t{tile.place(run * kBlocks + k)} * kTileRows, rows[k]);
+    }
+  }
+}
+
+// The terms of block `block`, added to the lane that all of these blocks belong to.
+template <bool kAffine, uint32_t kTokens>
+[[gnu::always_inline]] inline void add_block(const QuantisedRows& x, size_t token, const Tile& tile,
+                                             uint32_t block, uint32_t place,
+                                             __m512 (&lane)[kTokens][2]) {
+  const int8_t* codes = x.codes + token * x.codes_stride + block * kActivationBlock;
+  const size_t at = token * x.blocks_stride + block;
+  __m512i sums[kTokens][2];
+  for (uint32_t t = 0; t < kTokens; ++t) {
+    sums[t][0] = kAffine ? _mm512_setzero_si512()
+                         : _mm512_set1_epi32(-12 * x.code_sums[at + t * x.blocks_stride]);
+    sums[t][1] = sums[t][0];
+  }
+  const uint8_t* w = tile.codes + size_t{place} * kBlockBytes;
+  for (uint32_t quad = 0; quad < 8; ++quad, w += 128) {
+    const __m512i w0 = _mm512_loadu_si512(w), w1 = _mm512_loadu_si512(w + 64);
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      int32_t four;
+      __builtin_memcpy(&four, codes + t * x.codes_stride + quad * 4, sizeof four);
+      const __m512i x4 = _mm512_set1_epi32(four);
+      sums[t][0] = _mm512_dpbusd_epi32(sums[t][0], w0, x4);
+      sums[t][1] = _mm512_dpbusd_epi32(sums[t][1], w1, x4);
+    }
+  }
+  for (uint32_t half = 0; half < 2; ++half) {
+    const size_t from = size_t{place} * kTileRows + half * 16;
+    const __m512 scales = _mm512_loadu_ps(tile.scales + from);
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      const size_t one = at + t * x.blocks_stride;
+      __m512 p = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[t][half]),
+                               _mm512_mul_ps(scales, _mm512_set1_ps(x.scales[one])));
+      if constexpr (kAffine)
+        p = _mm512_add_ps(
+            p, _mm512_mul_ps(_mm512_loadu_ps(tile.biases + from), _mm512_set1_ps(x.sums[one])));
+      lane[t][half] = _mm512_add_ps(lane[t][half], p);
+    }
+  }
+}
+
+template <bool kAffine, uint32_t kTokens>
+void multiply_tile(const MatmulArgs& a, const Tile& tile, size_t token, uint32_t row,
+                   uint32_t end) {
+  // waiting[d]: a sum of 2^d lanes that the tree adds to the next such sum.
+  __m512 waiting[5][kTokens][2];
+  for (uint32_t k = 0; k < kBlocks; ++k) {
+    __m512 lane[kTokens][2];
+    for (uint32_t t = 0; t < kTokens; ++t) lane[t][0] = lane[t][1] = _mm512_setzero_ps();
+    uint32_t place = tile.start[kLaneOrder[k]];
+    for (uint32_t b = kLaneOrder[k]; b < tile.blocks; b += kBlocks, ++place)
+      add_block<kAffine, kTokens>(*a.xq, token, tile, b, place, lane);
+    uint32_t depth = 0;
+    for (; k >> depth & 1; ++depth)
+      for (uint32_t t = 0; t < kTokens; ++t)
+        for (uint32_t half = 0; half < 2; ++half)
+          lane[t][half] = _mm512_add_ps(waiting[depth][t][half], lane[t][half]);
+    for (uint32_t t = 0; t < kTokens; ++t)
+      for (uint32_t half = 0; half < 2; ++half) waiting[depth][t][half] = lane[t][half];
+  }
+  for (uint32_t half = 0; half < 2 && row + half * 16 < end; ++half) {
+    const uint32_t first = row + half * 16;
+    const auto mask = static_cast<__mmask16>(low_bits(least(16, end - first)));
+    const __m512 bias = a.bias ? _mm512_maskz_loadu_ps(mask, a.bias + first) : _mm512_setzero_ps();
+    for (uint32_t t = 0; t < kTokens; ++t)
+      _mm512_mask_storeu_ps(a.y + (token + t) * a.y_stride + first, mask,
+                            _mm512_add_ps(waiting[4][t][half], bias));
+  }
+}
+
+template <bool kAffine>
+void multiply_tokens(const MatmulArgs& a, const Tile& tile, uint32_t row, uint32_t end) {
+  uint32_t t = 0;
+  for (; t + kTileTokens <= a.tokens; t += kTileTokens)
+    multiply_tile<kAffine, kTileTokens>(a, tile, t, row, end);
+  switch (a.tokens - t) {
+    case 5:
+      return multiply_tile<kAffine, 5>(a, tile, t, row, end);
+    case 4:
+      return multiply_tile<kAffine, 4>(a, tile, t, row, end);
+    case 3:
+      return multiply_tile<kAffine, 3>(a, tile, t, row, end);
+    case 2:
+      return multiply_tile<kAffine, 2>(a, tile, t, row, end);
+    case 1:
+      return multiply_tile<kAffine, 1>(a, tile, t, row, end);
+    default:
+      return;
+  }
+}
+
+void many_tokens(const MatmulArgs& a, const Layout& l) {
+  const Tile tile = tile_of(a, l);
+  for (uint32_t r = a.row_begin; r < a.row_end; r += kTileRows) {
+    unpack(a, l, tile, r, a.row_end, 0);
+    unpack(a, l, tile, r + 16, a.row_end, 1);
+    if (tile.affine)
+      multiply_tokens<true>(a, tile, r, a.row_end);
+    else
+      multiply_tokens<false>(a, tile, r, a.row_end);
+  }
+}
+
 }  // namespace
 
 void matmul(const MatmulArgs& args) {
   if (!WADER_IS_INTEGER_PRODUCT(args)) return kRefKernels.matmul(args);
   const Layout layout = layout_of(args.w);
-  MatmulArgs part = args;
-  QuantisedRows rows = *args.xq;
-  part.xq = &rows;
-  for (uint32_t t = 0; t < args.tokens; t += kFewRows) {
-    part.tokens = least(kFewRows, args.tokens - t);
-    part.y = args.y + t * args.y_stride;
-    rows = *args.xq;
-    rows.codes += t * rows.codes_stride;
-    rows.scales += t * rows.blocks_stride;
-    rows.sums += t * rows.blocks_stride;
-    rows.code_sums += t * rows.blocks_stride;
-    if (args.w.format.dtype == DType::mxfp4)
-      few_tokens<DType::mxfp4>(part, layout);
-    else if (args.w.format.dtype == DType::affine4)
-      few_tokens<DType::affine4>(part, layout);
-    else
-      few_tokens<DType::affine8>(part, layout);
+  if (args.tokens > kFewTokens) return many_tokens(args, layout);
+  switch (args.w.format.dtype) {
+    case DType::mxfp4:
+      return few_tokens<DType::mxfp4>(args, layout);
+    case DType::affine4:
+      return few_tokens<DType::affine4>(args, layout);
+    default:
+      return few_tokens<DType::affine8>(args, layout);
   }
 }
 
