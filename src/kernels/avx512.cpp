@@ -88,7 +88,9 @@ __m512 load_e8m0(const Layout& l, const std::byte* plane, uint32_t row, uint32_t
                  uint32_t count) {
   const auto mask = static_cast<__mmask16>(low_bits(count));
   const std::byte* from = plane + static_cast<size_t>(row) * l.blocks + run * kBlocks;
-  return half_e8m0(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, from)));
+  // Without the mask, lanes beyond the row would hold denormals, whose products take 20 ns.
+  return _mm512_maskz_mov_ps(mask,
+                             half_e8m0(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, from))));
 }
 
 // mxfp4 codes are looked up 12 too high, so that they are unsigned: 2 · E2M1 + 12.
@@ -245,6 +247,7 @@ void few_tokens(const MatmulArgs& a, const Layout& l) {
 // tokens. Blocks stand in the order of the sum: lane by lane, and the lanes so that each addition
 // of the tree takes the two sums made last. That order is l with its four bits reversed.
 constexpr uint32_t kTileRows = 32, kTileTokens = 6;
+static_assert(kFewTokens == 3 && kTileTokens == 6);  // so that no tile has fewer than three tokens
 constexpr uint32_t kLaneOrder[kBlocks] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 constexpr uint32_t kBlockBytes = kTileRows * kActivationBlock;
 
@@ -318,6 +321,7 @@ void unpack(const MatmulArgs& a, const Layout& l, const Tile& tile, uint32_t row
     const bool half = b + 1 == l.blocks;
     for (uint32_t i = 0; i < 16; ++i) {
       const std::byte* from = a.w.codes + (row + i) * l.code_bytes + b * block_bytes;
+      _mm_prefetch(reinterpret_cast<const char*>(from) + 512, _MM_HINT_T0);
       rows[i] = row + i < end ? unpack_codes(format, from, half) : _mm512_setzero_si512();
     }
     transpose(rows);
@@ -416,22 +420,16 @@ void multiply_tile(const MatmulArgs& a, const Tile& tile, size_t token, uint32_t
 
 template <bool kAffine>
 void multiply_tokens(const MatmulArgs& a, const Tile& tile, uint32_t row, uint32_t end) {
-  uint32_t t = 0;
-  for (; t + kTileTokens <= a.tokens; t += kTileTokens)
-    multiply_tile<kAffine, kTileTokens>(a, tile, t, row, end);
-  switch (a.tokens - t) {
-    case 5:
-      return multiply_tile<kAffine, 5>(a, tile, t, row, end);
-    case 4:
-      return multiply_tile<kAffine, 4>(a, tile, t, row, end);
-    case 3:
-      return multiply_tile<kAffine, 3>(a, tile, t, row, end);
-    case 2:
-      return multiply_tile<kAffine, 2>(a, tile, t, row, end);
-    case 1:
-      return multiply_tile<kAffine, 1>(a, tile, t, row, end);
-    default:
-      return;
+  // Tiles as equal as can be: 128 tokens are 18 tiles of six and 4 of five, not 21 and one of two.
+  uint32_t left = (a.tokens + kTileTokens - 1) / kTileTokens;
+  for (uint32_t t = 0, size; t < a.tokens; t += size, --left) {
+    size = (a.tokens - t + left - 1) / left;
+    switch (size) {
+      case 6: multiply_tile<kAffine, 6>(a, tile, t, row, end); break;
+      case 5: multiply_tile<kAffine, 5>(a, tile, t, row, end); break;
+      case 4: multiply_tile<kAffine, 4>(a, tile, t, row, end); break;
+      default: multiply_tile<kAffine, 3>(a, tile, t, row, end); break;
+    }
   }
 }
 
