@@ -425,10 +425,18 @@ void multiply_tokens(const MatmulArgs& a, const Tile& tile, uint32_t row, uint32
   for (uint32_t t = 0, size; t < a.tokens; t += size, --left) {
     size = (a.tokens - t + left - 1) / left;
     switch (size) {
-      case 6: multiply_tile<kAffine, 6>(a, tile, t, row, end); break;
-      case 5: multiply_tile<kAffine, 5>(a, tile, t, row, end); break;
-      case 4: multiply_tile<kAffine, 4>(a, tile, t, row, end); break;
-      default: multiply_tile<kAffine, 3>(a, tile, t, row, end); break;
+      case 6:
+        multiply_tile<kAffine, 6>(a, tile, t, row, end);
+        break;
+      case 5:
+        multiply_tile<kAffine, 5>(a, tile, t, row, end);
+        break;
+      case 4:
+        multiply_tile<kAffine, 4>(a, tile, t, row, end);
+        break;
+      default:
+        multiply_tile<kAffine, 3>(a, tile, t, row, end);
+        break;
     }
   }
 }
@@ -448,7 +456,7 @@ void many_tokens(const MatmulArgs& a, const Layout& l) {
 }  // namespace
 
 void matmul(const MatmulArgs& args) {
-  if (!WADER_IS_INTEGER_PRODUCT(args)) return kRefKernels.matmul(args);
+  if (!is_integer_product(args)) return kRefKernels.matmul(args);
   const Layout layout = layout_of(args.w);
   if (args.tokens > kFewTokens) return many_tokens(args, layout);
   switch (args.w.format.dtype) {

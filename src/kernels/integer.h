@@ -9,9 +9,13 @@
 
 namespace wader {
 
-// Whether matmul multiplies integers. All else goes to kRefKernels.matmul.
-#define WADER_IS_INTEGER_PRODUCT(args) \
-  ((args).xq != nullptr && !is_plain_float((args).w.format.dtype))
+// Whether matmul multiplies integers; all else goes to kRefKernels.matmul. A copy for each file
+// that includes this: an inline function's one copy could come from a file compiled for AVX-512.
+[[maybe_unused]] static bool is_integer_product(const MatmulArgs& args) {
+  const DType dtype = args.w.format.dtype;
+  return args.xq != nullptr &&
+         (dtype == DType::mxfp4 || dtype == DType::affine4 || dtype == DType::affine8);
+}
 
 namespace portable {
 void matmul(const MatmulArgs& args);

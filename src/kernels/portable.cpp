@@ -69,7 +69,7 @@ float add_as_tree(float (&lanes)[kLanes]) {
 }  // namespace
 
 void matmul(const MatmulArgs& a) {
-  if (!WADER_IS_INTEGER_PRODUCT(a)) return kRefKernels.matmul(a);
+  if (!is_integer_product(a)) return kRefKernels.matmul(a);
   const uint32_t blocks = a.w.cols / kActivationBlock;
   const bool affine = is_affine(a.w.format.dtype);
   float* scales = a.scratch;

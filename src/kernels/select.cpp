@@ -1,3 +1,7 @@
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <array>
 
 #include "base/error.h"
@@ -17,6 +21,14 @@ Kernels with_integer_products(std::string_view name, Matmul matmul, QuantiseRow 
   return kernels;
 }
 
+#if defined(__x86_64__)
+// Not among what every compiler's __builtin_cpu_supports knows.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
 // Those that run on this CPU, the slowest first.
 class Table {
  public:
@@ -28,6 +40,8 @@ class Table {
 #if defined(__x86_64__)
     // The compiler's test covers the operating system's part, saving the wide registers, too.
     __builtin_cpu_init();
+    static const Kernels kAvx2 = with_integer_products("avx2", avx2::matmul, avx2::quantise_row);
+    if (__builtin_cpu_supports("avx2") && has_f16c()) add(kAvx2);
     static const Kernels kAvx512 =
         with_integer_products("avx512", avx512::matmul, avx512::quantise_row);
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -35,10 +49,14 @@ class Table {
       add(kAvx512);
 #endif
   }
-  std::span<const Kernels* const> all() const { return {all_.data(), count_}; }
+  std::span<const Kernels* const> all() const {
+    return {all_.data(), count_};
+  }
 
  private:
-  void add(const Kernels& kernels) { all_[count_++] = &kernels; }
+  void add(const Kernels& kernels) {
+    all_[count_++] = &kernels;
+  }
   std::array<const Kernels*, 4> all_{};
   size_t count_ = 0;
 };
