@@ -235,7 +235,7 @@ void few_tokens(const MatmulArgs& a, const Layout& l) {
 
 // Prefill. 16 rows are unpacked, four columns of eight rows a vector, and multiplied with all
 // tokens. Blocks stand in the order of the sum, as in avx512.cpp.
-constexpr uint32_t kTileRows = 16, kTileTokens = 2;
+constexpr uint32_t kTileRows = 16, kTileTokens = 3;
 constexpr uint32_t kLaneOrder[kLanes] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 constexpr uint32_t kBlockBytes = kTileRows * kActivationBlock;
 
@@ -408,7 +408,8 @@ void multiply(const MatmulArgs& a, const Layout& l) {
     uint32_t t = 0;
     for (; t + kTileTokens <= a.tokens; t += kTileTokens)
       multiply_tile<kFormat, kTileTokens>(a, l, tile, t, r, a.row_end);
-    if (t < a.tokens) multiply_tile<kFormat, 1>(a, l, tile, t, r, a.row_end);
+    if (t + 2 == a.tokens) multiply_tile<kFormat, 2>(a, l, tile, t, r, a.row_end);
+    if (t + 1 == a.tokens) multiply_tile<kFormat, 1>(a, l, tile, t, r, a.row_end);
   }
 }
 

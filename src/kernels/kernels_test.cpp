@@ -282,7 +282,9 @@ TEST_P(KernelsTest, RmsNormOfZerosAndOfLargeValues) {
 
 TEST(SelectKernels, NamesWhatThereIs) {
   EXPECT_EQ((*select_kernels("ref"))->name, "ref");
-  EXPECT_TRUE(select_kernels("auto").ok());
+  EXPECT_EQ(*select_kernels("auto"), available_kernels().back());
+  EXPECT_NE((*select_kernels("auto"))->name, "ref");
+  for (const Kernels* k : available_kernels()) EXPECT_EQ(*select_kernels(k->name), k);
   const auto none = select_kernels("sse1");
   ASSERT_FALSE(none.ok());
   EXPECT_NE(none.error().message.find("ref"), std::string::npos);

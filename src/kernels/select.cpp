@@ -70,7 +70,7 @@ std::span<const Kernels* const> available_kernels() {
 
 Result<const Kernels*> select_kernels(std::string_view name) {
   const auto all = available_kernels();
-  if (name == "auto") return all.front();
+  if (name == "auto") return all.back();
   std::string names;
   for (const Kernels* kernels : all) {
     if (kernels->name == name) return kernels;
