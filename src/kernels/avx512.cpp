@@ -14,9 +14,10 @@
 namespace wader::avx512 {
 namespace {
 
-constexpr uint32_t kRun = 512;      // columns of 16 blocks, one a lane
-constexpr uint32_t kBlocks = 16;    // of a run
-constexpr uint32_t kFewTokens = 3;  // tokens up to which weights are read row by row
+constexpr uint32_t kRun = 512;    // columns of 16 blocks, one a lane
+constexpr uint32_t kBlocks = 16;  // of a run
+constexpr uint32_t kFewTokens =
+    6;  // up to which weights are read row by row: faster than unpacking
 constexpr size_t kPrefetch = 4096;  // bytes ahead: with less, two thirds of the memory's speed
 
 uint32_t least(uint32_t a, uint32_t b) {
@@ -238,16 +239,27 @@ void few_tokens(const MatmulArgs& a, const Layout& l) {
   for (uint32_t t = 0; t < a.tokens; ++t)
     arrange(a.xq->codes + t * a.xq->codes_stride, a.w.cols, kFormat != DType::affine8,
             x + static_cast<size_t>(t) * l.runs * kRun);
-  if (a.tokens == 1) return row_by_row<kFormat, 1>(a, l, x);
-  if (a.tokens == 2) return row_by_row<kFormat, 2>(a, l, x);
-  row_by_row<kFormat, 3>(a, l, x);
+  switch (a.tokens) {
+    case 1:
+      return row_by_row<kFormat, 1>(a, l, x);
+    case 2:
+      return row_by_row<kFormat, 2>(a, l, x);
+    case 3:
+      return row_by_row<kFormat, 3>(a, l, x);
+    case 4:
+      return row_by_row<kFormat, 4>(a, l, x);
+    case 5:
+      return row_by_row<kFormat, 5>(a, l, x);
+    default:
+      return row_by_row<kFormat, kFewTokens>(a, l, x);
+  }
 }
 
 // Prefill. 32 rows are unpacked, four columns of sixteen rows a vector, and multiplied with all
 // tokens. Blocks stand in the order of the sum: lane by lane, and the lanes so that each addition
 // of the tree takes the two sums made last. That order is l with its four bits reversed.
 constexpr uint32_t kTileRows = 32, kTileTokens = 6;
-static_assert(kFewTokens == 3 && kTileTokens == 6);  // so that no tile has fewer than three tokens
+static_assert(kFewTokens >= 3 && kTileTokens == 6);  // so that no tile has fewer than three tokens
 constexpr uint32_t kLaneOrder[kBlocks] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 constexpr uint32_t kBlockBytes = kTileRows * kActivationBlock;
 

@@ -59,9 +59,10 @@ struct MatmulArgs {
   const QuantisedRows* xq = nullptr;
 };
 
-// Room for 32 weight rows unpacked to a byte a code, with an f32 scale and bias a block.
+// Room for 32 weight rows unpacked to a byte a code, with an f32 scale and bias a block; or for the
+// codes of six tokens, each padded to 512 columns.
 constexpr size_t matmul_scratch_floats(uint32_t cols) {
-  return (size_t{cols} + 63) / 64 * 64 * 10;
+  return (size_t{cols} + 63) / 64 * 64 * 10 + 512;
 }
 
 // One query row and head against the keys [first, last] of its sequence. Position p of a key stands
