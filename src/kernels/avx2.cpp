@@ -21,6 +21,7 @@ constexpr uint32_t kBlocks = 8;     // of a half run, one a lane of a vector
 constexpr uint32_t kHalf = 256;     // columns of a half run
 constexpr uint32_t kFewTokens = 3;  // up to which weights are read row by row
 constexpr size_t kPrefetch = 4096;  // bytes ahead
+constexpr size_t kPrefetchScales = 512;
 
 uint32_t least(uint32_t a, uint32_t b) {
   return a < b ? a : b;
@@ -92,6 +93,7 @@ __m256 load_scales(const Layout& l, const std::byte* plane, uint32_t row, uint32
   const bool mxfp4 = l.format == DType::mxfp4;
   const uint32_t first = half * kBlocks >> l.shift;
   const std::byte* from = plane + (static_cast<size_t>(row) * l.groups + first) * (mxfp4 ? 1 : 2);
+  _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchScales, _MM_HINT_T0);
   uint32_t bytes = mxfp4 ? count : 2 * (count >> l.shift);
   __m128i raw;
   if (bytes == 16) {

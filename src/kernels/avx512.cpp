@@ -20,6 +20,10 @@ constexpr uint32_t kFewTokens =
     6;  // up to which weights are read row by row: faster than unpacking
 constexpr size_t kPrefetch = 4096;  // bytes ahead: with less, two thirds of the memory's speed
 
+// Of the planes of scales and biases, which stand still sixteen times as long as codes: without it
+// affine4 had half the speed.
+constexpr size_t kPrefetchScales = 512;
+
 uint32_t least(uint32_t a, uint32_t b) {
   return a < b ? a : b;
 }
@@ -78,6 +82,7 @@ __m512 load_scales(const Layout& l, const std::byte* plane, uint32_t row, uint32
                    uint32_t count) {
   const uint32_t first = run * kBlocks >> l.shift, kept = count >> l.shift;
   const std::byte* from = plane + 2 * (static_cast<size_t>(row) * l.groups + first);
+  _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchScales, _MM_HINT_T0);
   const __m256i raw = _mm256_maskz_loadu_epi16(static_cast<__mmask16>(low_bits(kept)), from);
   const __m512 values =
       l.f16 ? _mm512_cvtph_ps(raw)
@@ -89,6 +94,7 @@ __m512 load_e8m0(const Layout& l, const std::byte* plane, uint32_t row, uint32_t
                  uint32_t count) {
   const auto mask = static_cast<__mmask16>(low_bits(count));
   const std::byte* from = plane + static_cast<size_t>(row) * l.blocks + run * kBlocks;
+  _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchScales, _MM_HINT_T0);
   // Without the mask, lanes beyond the row would hold denormals, whose products take 20 ns.
   return _mm512_maskz_mov_ps(mask,
                              half_e8m0(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, from))));
