@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <optional>
 #include <string>
+#include <tuple>
 
 #include "base/hash.h"
+#include "kernels/ops.h"
 #include "test_models.h"
 
 namespace wader {
@@ -105,6 +108,38 @@ TEST_P(SameBits, SlotsChunkAndThreads) {
         EXPECT_EQ(output_of(*session, prompt(), 12), reference_output(container()))
             << slots << " slots, chunk " << chunk << ", threads " << threads;
       }
+}
+
+// The same of the integer back ends, whose arithmetic is one: quantised weights in all formats, and
+// one digest for whatever instruction set, slots, chunk and threads. Few tokens and many take
+// different paths through each.
+TEST_P(SameBits, IntegerBackEndsAreOne) {
+  for (const DType experts : {DType::affine4, DType::affine8}) {
+    const bool gpt_oss = std::string(GetParam()) == "tiny-gpt-oss";
+    if (gpt_oss && experts == DType::affine4) continue;  // its experts are mxfp4 as they come
+    testing::Formats formats{DType::affine8, experts};
+    if (gpt_oss) formats.experts.reset();
+    const auto& quantised = testing::fixture_container(GetParam(), formats);
+    std::optional<Output> first;
+    for (const Kernels* kernels : available_kernels()) {
+      if (kernels->quantise_row == nullptr) continue;
+      for (const auto& [slots, chunk, threads] :
+           {std::tuple{all_slots, 1u, 2u}, {all_slots / 2, 7u, 1u}, {working_set, 128u, 4u}}) {
+        if (testing::kSanitized && chunk != 7) continue;
+        EngineOptions options = options_with(slots, chunk, threads);
+        options.kernels = kernels->name;
+        const auto engine = open_engine(quantised, options);
+        ASSERT_NE(engine, nullptr);
+        const Output output = output_of(*open_session(*engine), prompt(), 12);
+        if (!first) first = output;
+        EXPECT_EQ(output, *first) << kernels->name << ", chunk " << chunk;
+      }
+    }
+    // Integer products they are: ref rounds otherwise.
+    if (testing::kSanitized) continue;
+    const auto engine = open_engine(quantised, options_with(all_slots, 128, 2));
+    EXPECT_NE(output_of(*open_session(*engine), prompt(), 12).logits, first->logits);
+  }
 }
 
 TEST_P(SameBits, ColdAndWarmCacheAndEveryIo) {

@@ -201,7 +201,8 @@ constexpr FlagSpec kFlags[] = {
     {"--io", "NAME", "threads", "how experts are read", FlagGroup::engine, kPlan},
     {"--direct", "MODE", "auto", "on, off or auto: read past the page cache", FlagGroup::engine,
      kPlan},
-    {"--kernels", "NAME", "auto", "instruction set of the arithmetic; ref is the reference",
+    {"--kernels", "NAME", "auto",
+     "instruction set of the arithmetic; ref is the reference, and what check takes",
      FlagGroup::engine, kPlan},
 
     {"--json", "", "", "print facts as JSON", FlagGroup::general,

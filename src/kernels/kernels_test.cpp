@@ -30,7 +30,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, KernelsTest,
 
 std::vector<float> matmul(const Kernels& k, const MatrixView& w, const std::vector<float>& x,
                           uint32_t tokens, const float* bias, uint32_t split) {
-  std::vector<float> y(static_cast<size_t>(tokens) * w.rows, NAN), scratch(w.cols);
+  std::vector<float> y(static_cast<size_t>(tokens) * w.rows, NAN),
+      scratch(matmul_scratch_floats(w.cols));
   for (uint32_t begin = 0; begin < w.rows; begin += split)
     k.matmul({y.data(), w.rows, x.data(), w.cols, tokens, w, bias, begin,
               std::min(begin + split, w.rows), scratch.data()});
@@ -281,7 +282,9 @@ TEST_P(KernelsTest, RmsNormOfZerosAndOfLargeValues) {
 
 TEST(SelectKernels, NamesWhatThereIs) {
   EXPECT_EQ((*select_kernels("ref"))->name, "ref");
-  EXPECT_TRUE(select_kernels("auto").ok());
+  EXPECT_EQ(*select_kernels("auto"), available_kernels().back());
+  EXPECT_NE((*select_kernels("auto"))->name, "ref");
+  for (const Kernels* k : available_kernels()) EXPECT_EQ(*select_kernels(k->name), k);
   const auto none = select_kernels("sse1");
   ASSERT_FALSE(none.ok());
   EXPECT_NE(none.error().message.find("ref"), std::string::npos);

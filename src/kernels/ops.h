@@ -16,6 +16,33 @@
 
 namespace wader {
 
+// Activations as the integer products take them: int8 codes in blocks of this many columns, one f32
+// scale a block.
+constexpr uint32_t kActivationBlock = 32;
+
+// Rows of activations from Kernels::quantise_row, x ≈ code · scale. Block b of row t stands at
+// t · codes_stride + 32 b, and its scale and sums at t · blocks_stride + b.
+struct QuantisedRows {
+  const int8_t* codes;       // −127 … 127
+  const float* scales;       // max|x| / 127; 0 for a block of zeros, NaN for one that is not finite
+  const float* sums;         // scale · Σ codes, for the biases of affine weights
+  const int32_t* code_sums;  // Σ codes
+  size_t codes_stride, blocks_stride;
+};
+
+// The arithmetic of integer products, the same bits in every back end that has them. Block b is 32
+// columns, ws and xs its weight and activation scales in f32 (an affine group of 64 gives two
+// blocks its scale and bias; mxfp4 counts in halves: codes 2 · E2M1 in −12 … 12, ws = E8M0 / 2):
+//   i_b = Σ code_w · code_x, exact in int32 (at most 32 · 255 · 127 < 2^24, so exact in f32 too)
+//   p_b = float(i_b) · (ws_b · xs_b)                       mxfp4
+//   p_b = float(i_b) · (ws_b · xs_b) + bias_b · sums_b     affine
+//   lane l of 16 = (((0 + p_l) + p_{l+16}) + p_{l+32}) + …, then y = tree(lanes) + bias_r, where
+//   the tree adds lane l + 8 to l, then l + 4 to l, l + 2, l + 1.
+// Every operation rounds to f32, none is fused. A lane starts at +0 and so is never −0: adding a
+// zero for a block that is not there changes nothing. With blocks as lanes (one row at a time, as
+// decode reads memory) a row needs one add for 512 columns; with rows as lanes (prefill) the
+// sixteen are summed one after the other.
+
 // y(t, r) = bias[r] + Σ_c x(t, c) · w(r, c) for t in [0, tokens), r in [row_begin, row_end).
 struct MatmulArgs {
   float* y;  // (tokens, y_stride)
@@ -26,8 +53,17 @@ struct MatmulArgs {
   MatrixView w;       // (rows, cols)
   const float* bias;  // (rows) or null
   uint32_t row_begin, row_end;
-  float* scratch;  // (w.cols), this thread's
+  float* scratch;  // (matmul_scratch_floats(w.cols)), this thread's, best aligned to 64 bytes
+  // x quantised, or null. With it and quantised weights a back end that has quantise_row multiplies
+  // integers and does not look at x; all else is f32.
+  const QuantisedRows* xq = nullptr;
 };
+
+// Room for 32 weight rows unpacked to a byte a code, with an f32 scale and bias a block; or for the
+// codes of six tokens, each padded to 512 columns.
+constexpr size_t matmul_scratch_floats(uint32_t cols) {
+  return (size_t{cols} + 63) / 64 * 64 * 10 + 512;
+}
 
 // One query row and head against the keys [first, last] of its sequence. Position p of a key stands
 // at index p % capacity. softmax over the scores, joined in its denominator by the sink when there
@@ -89,6 +125,11 @@ struct DeltaFoldArgs {
 struct Kernels {
   std::string_view name;
   void (*matmul)(const MatmulArgs& args);
+  // x (n) → codes (n), scales, sums and code_sums (n/32); n a multiple of 32. The code is x / scale
+  // rounded to nearest even. A block whose scale would be denormal becomes zeros. Null: this back
+  // end multiplies in f32 only.
+  void (*quantise_row)(int8_t* codes, float* scales, float* sums, int32_t* code_sums,
+                       const float* x, uint32_t n);
   // out = x / sqrt(mean(x²) + eps) · weight, all (n). out may be x.
   void (*rms_norm)(float* out, const float* x, const float* weight, uint32_t n, float eps);
   // x = x / sqrt(Σ x² + eps) · scale, (n).

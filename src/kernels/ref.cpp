@@ -239,6 +239,7 @@ WADER_WIDE void delta_fold(const DeltaFoldArgs& a) {
 
 const Kernels kRefKernels = {.name = "ref",
                              .matmul = matmul,
+                             .quantise_row = nullptr,
                              .rms_norm = rms_norm,
                              .l2_norm = l2_norm,
                              .rope = rope,

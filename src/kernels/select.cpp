@@ -1,13 +1,71 @@
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <array>
 
 #include "base/error.h"
-#include "kernels/ops.h"
+#include "kernels/integer.h"
 
 namespace wader {
+namespace {
+
+using Matmul = decltype(Kernels::matmul);
+using QuantiseRow = decltype(Kernels::quantise_row);
+
+Kernels with_integer_products(std::string_view name, Matmul matmul, QuantiseRow quantise_row) {
+  Kernels kernels = kRefKernels;
+  kernels.name = name;
+  kernels.matmul = matmul;
+  kernels.quantise_row = quantise_row;
+  return kernels;
+}
+
+#if defined(__x86_64__)
+// Not among what every compiler's __builtin_cpu_supports knows.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+#endif
+
+// Those that run on this CPU, the slowest first.
+class Table {
+ public:
+  Table() {
+    add(kRefKernels);
+    static const Kernels kPortable =
+        with_integer_products("portable", portable::matmul, portable::quantise_row);
+    add(kPortable);
+#if defined(__x86_64__)
+    // The compiler's test covers the operating system's part, saving the wide registers, too.
+    __builtin_cpu_init();
+    static const Kernels kAvx2 = with_integer_products("avx2", avx2::matmul, avx2::quantise_row);
+    if (__builtin_cpu_supports("avx2") && has_f16c()) add(kAvx2);
+    static const Kernels kAvx512 =
+        with_integer_products("avx512", avx512::matmul, avx512::quantise_row);
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
+      add(kAvx512);
+#endif
+  }
+  std::span<const Kernels* const> all() const {
+    return {all_.data(), count_};
+  }
+
+ private:
+  void add(const Kernels& kernels) {
+    all_[count_++] = &kernels;
+  }
+  std::array<const Kernels*, 4> all_{};
+  size_t count_ = 0;
+};
+
+}  // namespace
 
 std::span<const Kernels* const> available_kernels() {
-  static constexpr std::array<const Kernels*, 1> kAll = {&kRefKernels};
-  return kAll;
+  static const Table kTable;
+  return kTable.all();
 }
 
 Result<const Kernels*> select_kernels(std::string_view name) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/units.h"
+#include "kernels/ops.h"
 
 namespace wader {
 namespace {
@@ -28,7 +29,8 @@ uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, ui
   const uint64_t inner = std::max({spec.expert_inner, spec.shared_inner, spec.dense_inner});
   w.rows = static_cast<uint32_t>(rows);
   w.row_width = static_cast<uint32_t>(
-      align_up(std::max({hidden, inner, query, uint64_t{delta.value_width()}}), 16));
+      align_up(std::max({hidden, inner, query, uint64_t{delta.value_width()}}), 64));
+  w.row_scratch_width = static_cast<uint32_t>(matmul_scratch_floats(w.row_width));
   w.score_width = static_cast<uint32_t>(align_up(context, 16));
   place(w.x, rows * hidden);
   place(w.normed, rows * hidden);
@@ -60,7 +62,11 @@ uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, ui
   place(w.distinct, spec.experts);
   place(w.group_start, spec.experts + 1);
   place(w.group, rows * k);
-  place(w.row_scratch, threads * w.row_width);
+  place(w.row_scratch, threads * w.row_scratch_width);
+  place(w.x_codes, rows * w.row_width);
+  place(w.x_scales, rows * w.row_width / kActivationBlock);
+  place(w.x_sums, rows * w.row_width / kActivationBlock);
+  place(w.x_code_sums, rows * w.row_width / kActivationBlock);
   place(w.scores, threads * w.score_width);
   return place.used;
 }

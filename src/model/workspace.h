@@ -51,9 +51,14 @@ struct Workspace {
   uint32_t* distinct = nullptr;     // (experts), ids of a pass in disk order
   uint32_t* group_start = nullptr;  // (experts + 1), by expert: where its assignments begin
   uint32_t* group = nullptr;        // (rows · k), assignments row · k + place, grouped by expert
-  float* row_scratch = nullptr;     // (threads, row_width), a dequantised weight row
+  float* row_scratch = nullptr;     // (threads, row_scratch_width), matmul's
   float* scores = nullptr;          // (threads, context)
-  uint32_t row_width = 0, score_width = 0;
+  int8_t* x_codes = nullptr;        // (rows, row_width), the input of one linear, quantised
+  float* x_scales = nullptr;        // (rows, row_width/32)
+  float* x_sums = nullptr;          // (rows, row_width/32)
+  int32_t* x_code_sums = nullptr;   // (rows, row_width/32)
+  uint32_t row_width = 0;           // the widest input of a linear, padded to whole cache lines
+  uint32_t row_scratch_width = 0, score_width = 0;
 
  private:
   AlignedBuffer memory_;

@@ -1,0 +1,522 @@
+// The integer products with AVX-512 VNNI. ops.h defines their arithmetic: blocks are lanes where
+// rows come one at a time (decode), rows are lanes where weights are unpacked for many tokens
+// (prefill).
+//
+// Only what is defined here and intrinsics: an inline function of a header, not inlined, could
+// become the program's only copy.
+
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
+
+#include <immintrin.h>
+
+#include "kernels/integer.h"
+
+namespace wader::avx512 {
+namespace {
+
+constexpr uint32_t kRun = 512;    // columns of 16 blocks, one a lane
+constexpr uint32_t kBlocks = 16;  // of a run
+constexpr uint32_t kFewTokens =
+    6;  // up to which weights are read row by row: faster than unpacking
+constexpr size_t kPrefetch = 4096;  // bytes ahead: with less, two thirds of the memory's speed
+
+// Of the planes of scales and biases, which stand still sixteen times as long as codes: without it
+// affine4 had half the speed.
+constexpr size_t kPrefetchScales = 512;
+
+uint32_t least(uint32_t a, uint32_t b) {
+  return a < b ? a : b;
+}
+
+// The lowest n of 64 bits.
+uint64_t low_bits(uint32_t n) {
+  return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
+}
+
+// Lane l + 8 to l, l + 4, l + 2, l + 1.
+float add_as_tree(__m512 lanes) {
+  const __m256 eight =
+      _mm256_add_ps(_mm512_castps512_ps256(lanes),
+                    _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(lanes), 1)));
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+// Byte s → 2^(s − 127) / 2: 0 and 1 give denormals, 255 NaN.
+__m512 half_e8m0(__m512i bytes) {
+  __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(bytes, _mm512_set1_epi32(1)), 23);
+  bits = _mm512_mask_mov_epi32(bits, _mm512_cmpeq_epi32_mask(bytes, _mm512_set1_epi32(1)),
+                               _mm512_set1_epi32(0x00400000));
+  bits = _mm512_mask_mov_epi32(bits, _mm512_testn_epi32_mask(bytes, bytes),
+                               _mm512_set1_epi32(0x00200000));
+  bits = _mm512_mask_mov_epi32(bits, _mm512_cmpeq_epi32_mask(bytes, _mm512_set1_epi32(255)),
+                               _mm512_set1_epi32(0x7fc00000));
+  return _mm512_castsi512_ps(bits);
+}
+
+// What every row of a matrix shares.
+struct Layout {
+  uint32_t blocks, runs, groups;  // of a row
+  uint32_t shift;                 // block >> shift is its group
+  size_t code_bytes;              // of a row
+  __m512i spread;                 // lane → group of the run
+  bool f16;
+};
+
+Layout layout_of(const MatrixView& w) {
+  Layout l{};
+  l.blocks = w.cols / kActivationBlock;
+  l.runs = (l.blocks + kBlocks - 1) / kBlocks;
+  l.code_bytes = w.format.dtype == DType::affine8 ? w.cols : w.cols / 2;
+  l.shift = w.format.group == 128 ? 2 : w.format.group == 64 ? 1 : 0;
+  l.groups = l.blocks >> l.shift;
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  l.spread = _mm512_srl_epi32(lanes, _mm_cvtsi32_si128(static_cast<int>(l.shift)));
+  l.f16 = w.format.scales == DType::f16;
+  return l;
+}
+
+// Scales (or biases) of the `count` blocks of one run; 0 in the other lanes.
+__m512 load_scales(const Layout& l, const std::byte* plane, uint32_t row, uint32_t run,
+                   uint32_t count) {
+  const uint32_t first = run * kBlocks >> l.shift, kept = count >> l.shift;
+  const std::byte* from = plane + 2 * (static_cast<size_t>(row) * l.groups + first);
+  _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchScales, _MM_HINT_T0);
+  const __m256i raw = _mm256_maskz_loadu_epi16(static_cast<__mmask16>(low_bits(kept)), from);
+  const __m512 values =
+      l.f16 ? _mm512_cvtph_ps(raw)
+            : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(raw), 16));
+  return _mm512_maskz_permutexvar_ps(static_cast<__mmask16>(low_bits(count)), l.spread, values);
+}
+
+__m512 load_e8m0(const Layout& l, const std::byte* plane, uint32_t row, uint32_t run,
+                 uint32_t count) {
+  const auto mask = static_cast<__mmask16>(low_bits(count));
+  const std::byte* from = plane + static_cast<size_t>(row) * l.blocks + run * kBlocks;
+  _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchScales, _MM_HINT_T0);
+  // Without the mask, lanes beyond the row would hold denormals, whose products take 20 ns.
+  return _mm512_maskz_mov_ps(mask,
+                             half_e8m0(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, from))));
+}
+
+// mxfp4 codes are looked up 12 too high, so that they are unsigned: 2 · E2M1 + 12.
+__m512i lookup_e2m1(__m512i nibbles) {
+  const __m512i table = _mm512_broadcast_i32x4(
+      _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
+  return _mm512_shuffle_epi8(table, nibbles);
+}
+
+// Decode. Vector v of a run's activations and of its codes are multiplied; the four dwords of a
+// 128-bit lane of the result belong to one block.
+template <DType kFormat>
+struct Run {
+  static constexpr uint32_t kVectors = kRun / 64;
+  static constexpr uint32_t kLoads = kFormat == DType::affine8 ? kVectors : kVectors / 2;
+  __m512i codes[kVectors];
+
+  template <bool kWhole>
+  void load(const std::byte* from, uint32_t blocks) {
+    for (uint32_t v = 0; v < kLoads; ++v, from += 64) {
+      __m512i raw;
+      if constexpr (kWhole) {
+        raw = _mm512_loadu_si512(from);
+      } else {
+        constexpr uint32_t kPerLoad = kBlocks / kLoads, kBytes = 64 / kPerLoad;
+        const uint32_t left = blocks > v * kPerLoad ? least(blocks - v * kPerLoad, kPerLoad) : 0;
+        raw = _mm512_maskz_loadu_epi8(low_bits(left * kBytes), from);
+      }
+      _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetch, _MM_HINT_T0);
+      if constexpr (kFormat == DType::affine8) {
+        codes[v] = raw;
+      } else {
+        const __m512i mask = _mm512_set1_epi8(15);
+        __m512i even = _mm512_and_si512(raw, mask);
+        __m512i odd = _mm512_and_si512(_mm512_srli_epi16(raw, 4), mask);
+        if constexpr (kFormat == DType::mxfp4) {
+          even = lookup_e2m1(even);
+          odd = lookup_e2m1(odd);
+        }
+        codes[2 * v] = even;
+        codes[2 * v + 1] = odd;
+      }
+    }
+  }
+
+  // Σ codes · x of each of the 16 blocks.
+  __m512i dot(const int8_t* x) const {
+    const __m512i zero = _mm512_setzero_si512();
+    __m512i sums[4];  // lane i of sums[j]: the parts of block 4j + i
+    for (uint32_t j = 0; j < 4; ++j) {
+      if constexpr (kFormat == DType::affine8) {
+        const __m512i a = _mm512_dpbusd_epi32(zero, codes[2 * j], _mm512_loadu_si512(x + 128 * j));
+        const __m512i b =
+            _mm512_dpbusd_epi32(zero, codes[2 * j + 1], _mm512_loadu_si512(x + 128 * j + 64));
+        sums[j] =
+            _mm512_add_epi32(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
+      } else {
+        sums[j] = _mm512_dpbusd_epi32(
+            _mm512_dpbusd_epi32(zero, codes[2 * j], _mm512_loadu_si512(x + 128 * j)),
+            codes[2 * j + 1], _mm512_loadu_si512(x + 128 * j + 64));
+      }
+    }
+    const __m512i low = _mm512_add_epi32(_mm512_unpacklo_epi32(sums[0], sums[1]),
+                                         _mm512_unpackhi_epi32(sums[0], sums[1]));
+    const __m512i high = _mm512_add_epi32(_mm512_unpacklo_epi32(sums[2], sums[3]),
+                                          _mm512_unpackhi_epi32(sums[2], sums[3]));
+    const __m512i all =
+        _mm512_add_epi32(_mm512_unpacklo_epi64(low, high), _mm512_unpackhi_epi64(low, high));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(order, all);
+  }
+};
+
+// A row's codes, zeros up to a whole run. For nibbles each 128 become 64 of even columns, then 64
+// of odd ones: a byte of weights holds one of each.
+void arrange(const int8_t* from, uint32_t cols, bool nibbles, int8_t* to) {
+  for (uint32_t c = 0; c < (cols + kRun - 1) / kRun * kRun; c += 128) {
+    const uint32_t left = cols > c ? cols - c : 0;
+    const __m512i a = _mm512_maskz_loadu_epi8(low_bits(left), from + c);
+    const __m512i b = _mm512_maskz_loadu_epi8(left > 64 ? low_bits(left - 64) : 0, from + c + 64);
+    if (!nibbles) {
+      _mm512_storeu_si512(to + c, a);
+      _mm512_storeu_si512(to + c + 64, b);
+      continue;
+    }
+    const __m512i even = _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(a)),
+                                            _mm512_cvtepi16_epi8(b), 1);
+    const __m512i odd =
+        _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(_mm512_srli_epi16(a, 8))),
+                           _mm512_cvtepi16_epi8(_mm512_srli_epi16(b, 8)), 1);
+    _mm512_storeu_si512(to + c, even);
+    _mm512_storeu_si512(to + c + 64, odd);
+  }
+}
+
+template <DType kFormat, uint32_t kTokens, bool kWhole>
+[[gnu::always_inline]] inline void add_run(const MatmulArgs& a, const Layout& l, const int8_t* x,
+                                           uint32_t row, uint32_t run, __m512 (&lanes)[kTokens]) {
+  const uint32_t count = kWhole ? kBlocks : l.blocks - run * kBlocks;
+  constexpr uint32_t kBytes = kFormat == DType::affine8 ? kRun : kRun / 2;
+  Run<kFormat> codes;
+  codes.template load<kWhole>(a.w.codes + row * l.code_bytes + run * kBytes, count);
+  __m512 scales, biases;
+  if constexpr (kFormat == DType::mxfp4) {
+    scales = load_e8m0(l, a.w.scales, row, run, count);
+  } else {
+    scales = load_scales(l, a.w.scales, row, run, count);
+    biases = load_scales(l, a.w.biases, row, run, count);
+  }
+  const auto mask = static_cast<__mmask16>(low_bits(count));
+  for (uint32_t t = 0; t < kTokens; ++t) {
+    const size_t at = t * a.xq->blocks_stride + run * kBlocks;
+    __m512i sum = codes.dot(x + (t * l.runs + run) * kRun);
+    if constexpr (kFormat == DType::mxfp4)
+      sum = _mm512_sub_epi32(
+          sum, _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(mask, a.xq->code_sums + at),
+                                  _mm512_set1_epi32(12)));
+    __m512 p = _mm512_mul_ps(_mm512_cvtepi32_ps(sum),
+                             _mm512_mul_ps(scales, _mm512_maskz_loadu_ps(mask, a.xq->scales + at)));
+    if constexpr (kFormat != DType::mxfp4)
+      p = _mm512_add_ps(p, _mm512_mul_ps(biases, _mm512_maskz_loadu_ps(mask, a.xq->sums + at)));
+    // A last run's lanes without a block must not even see 0 · NaN.
+    lanes[t] =
+        kWhole ? _mm512_add_ps(lanes[t], p) : _mm512_mask_add_ps(lanes[t], mask, lanes[t], p);
+  }
+}
+
+template <DType kFormat, uint32_t kTokens>
+void row_by_row(const MatmulArgs& a, const Layout& l, const int8_t* x) {
+  const uint32_t whole_runs = l.blocks / kBlocks;
+  for (uint32_t r = a.row_begin; r < a.row_end; ++r) {
+    __m512 lanes[kTokens];
+    for (__m512& lane : lanes) lane = _mm512_setzero_ps();
+    for (uint32_t run = 0; run < whole_runs; ++run)
+      add_run<kFormat, kTokens, true>(a, l, x, r, run, lanes);
+    if (whole_runs < l.runs) add_run<kFormat, kTokens, false>(a, l, x, r, whole_runs, lanes);
+    const float bias = a.bias ? a.bias[r] : 0.0f;
+    for (uint32_t t = 0; t < kTokens; ++t) a.y[t * a.y_stride + r] = add_as_tree(lanes[t]) + bias;
+  }
+}
+
+template <DType kFormat>
+void few_tokens(const MatmulArgs& a, const Layout& l) {
+  auto* x = reinterpret_cast<int8_t*>(a.scratch);
+  for (uint32_t t = 0; t < a.tokens; ++t)
+    arrange(a.xq->codes + t * a.xq->codes_stride, a.w.cols, kFormat != DType::affine8,
+            x + static_cast<size_t>(t) * l.runs * kRun);
+  switch (a.tokens) {
+    case 1:
+      return row_by_row<kFormat, 1>(a, l, x);
+    case 2:
+      return row_by_row<kFormat, 2>(a, l, x);
+    case 3:
+      return row_by_row<kFormat, 3>(a, l, x);
+    case 4:
+      return row_by_row<kFormat, 4>(a, l, x);
+    case 5:
+      return row_by_row<kFormat, 5>(a, l, x);
+    default:
+      return row_by_row<kFormat, kFewTokens>(a, l, x);
+  }
+}
+
+// Prefill. 32 rows are unpacked, four columns of sixteen rows a vector, and multiplied with all
+// tokens. Blocks stand in the order of the sum: lane by lane, and the lanes so that each addition
+// of the tree takes the two sums made last. That order is l with its four bits reversed.
+constexpr uint32_t kTileRows = 32, kTileTokens = 6;
+static_assert(kFewTokens >= 3 && kTileTokens == 6);  // so that no tile has fewer than three tokens
+constexpr uint32_t kLaneOrder[kBlocks] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
+constexpr uint32_t kBlockBytes = kTileRows * kActivationBlock;
+
+struct Tile {
+  uint32_t blocks;
+  uint32_t start[kBlocks];  // lane → place of its first block
+  uint8_t* codes;           // (blocks, 8 quads of columns, 2, 16 rows, 4 columns)
+  float *scales, *biases;   // (blocks, 32 rows)
+  bool affine;
+  uint32_t place(uint32_t block) const { return start[block % kBlocks] + block / kBlocks; }
+};
+
+Tile tile_of(const MatmulArgs& a, const Layout& l) {
+  Tile tile{};
+  tile.blocks = l.blocks;
+  tile.affine = a.w.format.dtype != DType::mxfp4;
+  uint32_t next = 0;
+  for (const uint32_t lane : kLaneOrder) {
+    tile.start[lane] = next;
+    next += (l.blocks + kBlocks - 1 - lane) / kBlocks;
+  }
+  tile.codes = reinterpret_cast<uint8_t*>(a.scratch);
+  tile.scales = a.scratch + size_t{l.blocks} * (kBlockBytes / sizeof(float));
+  tile.biases = tile.scales + size_t{l.blocks} * kTileRows;
+  return tile;
+}
+
+// Dword c of rows[r] becomes dword r of rows[c].
+void transpose(__m512i (&rows)[16]) {
+  __m512i t[16];
+  for (uint32_t i = 0; i < 16; i += 4) {
+    const __m512i ab = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+    const __m512i ab_high = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+    const __m512i cd = _mm512_unpacklo_epi32(rows[i + 2], rows[i + 3]);
+    const __m512i cd_high = _mm512_unpackhi_epi32(rows[i + 2], rows[i + 3]);
+    t[i] = _mm512_unpacklo_epi64(ab, cd);  // lane j: dword 4j of four rows
+    t[i + 1] = _mm512_unpackhi_epi64(ab, cd);
+    t[i + 2] = _mm512_unpacklo_epi64(ab_high, cd_high);
+    t[i + 3] = _mm512_unpackhi_epi64(ab_high, cd_high);
+  }
+  for (uint32_t i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);  // lanes 0 and 2 of both
+    const __m512i b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);  // lanes 1 and 3
+    const __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
+    const __m512i d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
+    rows[i] = _mm512_shuffle_i32x4(a, c, 0x88);
+    rows[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
+    rows[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
+    rows[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
+  }
+}
+
+// 64 columns (32 where `half`) of one row, a byte a code, in order.
+__m512i unpack_codes(DType format, const std::byte* from, bool half) {
+  if (format == DType::affine8) return _mm512_maskz_loadu_epi8(low_bits(half ? 32 : 64), from);
+  const __m256i raw =
+      _mm256_maskz_loadu_epi8(static_cast<__mmask32>(low_bits(half ? 16 : 32)), from);
+  const __m512i wide = _mm512_cvtepu8_epi16(raw);
+  const __m512i codes =
+      _mm512_and_si512(_mm512_or_si512(wide, _mm512_slli_epi16(wide, 4)), _mm512_set1_epi8(15));
+  return format == DType::mxfp4 ? lookup_e2m1(codes) : codes;
+}
+
+// Sixteen rows from `row` on, those at `end` and beyond as zeros, into half `part` of the tile.
+void unpack(const MatmulArgs& a, const Layout& l, const Tile& tile, uint32_t row, uint32_t end,
+            uint32_t part) {
+  const DType format = a.w.format.dtype;
+  const size_t block_bytes = l.code_bytes / l.blocks;
+  __m512i rows[16];
+  for (uint32_t b = 0; b < l.blocks; b += 2) {
+    const bool half = b + 1 == l.blocks;
+    for (uint32_t i = 0; i < 16; ++i) {
+      const std::byte* from = a.w.codes + (row + i) * l.code_bytes + b * block_bytes;
+      _mm_prefetch(reinterpret_cast<const char*>(from) + 512, _MM_HINT_T0);
+      rows[i] = row + i < end ? unpack_codes(format, from, half) : _mm512_setzero_si512();
+    }
+    transpose(rows);
+    for (uint32_t k = 0; k < (half ? 1u : 2u); ++k) {
+      uint8_t* to = tile.codes + size_t{tile.place(b + k)} * kBlockBytes + part * 64;
+      for (uint32_t quad = 0; quad < 8; ++quad)
+        _mm512_storeu_si512(to + quad * 128, rows[8 * k + quad]);
+    }
+  }
+  for (uint32_t run = 0; run < l.runs; ++run) {
+    const uint32_t count = least(kBlocks, l.blocks - run * kBlocks);
+    for (uint32_t plane = 0; plane < (tile.affine ? 2u : 1u); ++plane) {
+      const std::byte* from = plane == 0 ? a.w.scales : a.w.biases;
+      float* to = (plane == 0 ? tile.scales : tile.biases) + part * 16;
+      for (uint32_t i = 0; i < 16; ++i) {
+        __m512 values = _mm512_setzero_ps();
+        if (row + i < end)
+          values = tile.affine ? load_scales(l, from, row + i, run, count)
+                               : load_e8m0(l, from, row + i, run, count);
+        rows[i] = _mm512_castps_si512(values);
+      }
+      transpose(rows);
+      for (uint32_t k = 0; k < count; ++k)
+        _mm512_storeu_si512(to + size_t{tile.place(run * kBlocks + k)} * kTileRows, rows[k]);
+    }
+  }
+}
+
+// The terms of block `block`, added to the lane that all of these blocks belong to.
+template <bool kAffine, uint32_t kTokens>
+[[gnu::always_inline]] inline void add_block(const QuantisedRows& x, size_t token, const Tile& tile,
+                                             uint32_t block, uint32_t place,
+                                             __m512 (&lane)[kTokens][2]) {
+  const int8_t* codes = x.codes + token * x.codes_stride + block * kActivationBlock;
+  const size_t at = token * x.blocks_stride + block;
+  __m512i sums[kTokens][2];
+  for (uint32_t t = 0; t < kTokens; ++t) {
+    sums[t][0] = kAffine ? _mm512_setzero_si512()
+                         : _mm512_set1_epi32(-12 * x.code_sums[at + t * x.blocks_stride]);
+    sums[t][1] = sums[t][0];
+  }
+  const uint8_t* w = tile.codes + size_t{place} * kBlockBytes;
+  for (uint32_t quad = 0; quad < 8; ++quad, w += 128) {
+    const __m512i w0 = _mm512_loadu_si512(w), w1 = _mm512_loadu_si512(w + 64);
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      int32_t four;
+      __builtin_memcpy(&four, codes + t * x.codes_stride + quad * 4, sizeof four);
+      const __m512i x4 = _mm512_set1_epi32(four);
+      sums[t][0] = _mm512_dpbusd_epi32(sums[t][0], w0, x4);
+      sums[t][1] = _mm512_dpbusd_epi32(sums[t][1], w1, x4);
+    }
+  }
+  for (uint32_t half = 0; half < 2; ++half) {
+    const size_t from = size_t{place} * kTileRows + half * 16;
+    const __m512 scales = _mm512_loadu_ps(tile.scales + from);
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      const size_t one = at + t * x.blocks_stride;
+      __m512 p = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[t][half]),
+                               _mm512_mul_ps(scales, _mm512_set1_ps(x.scales[one])));
+      if constexpr (kAffine)
+        p = _mm512_add_ps(
+            p, _mm512_mul_ps(_mm512_loadu_ps(tile.biases + from), _mm512_set1_ps(x.sums[one])));
+      lane[t][half] = _mm512_add_ps(lane[t][half], p);
+    }
+  }
+}
+
+template <bool kAffine, uint32_t kTokens>
+void multiply_tile(const MatmulArgs& a, const Tile& tile, size_t token, uint32_t row,
+                   uint32_t end) {
+  // waiting[d]: a sum of 2^d lanes that the tree adds to the next such sum.
+  __m512 waiting[5][kTokens][2];
+  for (uint32_t k = 0; k < kBlocks; ++k) {
+    __m512 lane[kTokens][2];
+    for (uint32_t t = 0; t < kTokens; ++t) lane[t][0] = lane[t][1] = _mm512_setzero_ps();
+    uint32_t place = tile.start[kLaneOrder[k]];
+    for (uint32_t b = kLaneOrder[k]; b < tile.blocks; b += kBlocks, ++place)
+      add_block<kAffine, kTokens>(*a.xq, token, tile, b, place, lane);
+    uint32_t depth = 0;
+    for (; k >> depth & 1; ++depth)
+      for (uint32_t t = 0; t < kTokens; ++t)
+        for (uint32_t half = 0; half < 2; ++half)
+          lane[t][half] = _mm512_add_ps(waiting[depth][t][half], lane[t][half]);
+    for (uint32_t t = 0; t < kTokens; ++t)
+      for (uint32_t half = 0; half < 2; ++half) waiting[depth][t][half] = lane[t][half];
+  }
+  for (uint32_t half = 0; half < 2 && row + half * 16 < end; ++half) {
+    const uint32_t first = row + half * 16;
+    const auto mask = static_cast<__mmask16>(low_bits(least(16, end - first)));
+    const __m512 bias = a.bias ? _mm512_maskz_loadu_ps(mask, a.bias + first) : _mm512_setzero_ps();
+    for (uint32_t t = 0; t < kTokens; ++t)
+      _mm512_mask_storeu_ps(a.y + (token + t) * a.y_stride + first, mask,
+                            _mm512_add_ps(waiting[4][t][half], bias));
+  }
+}
+
+template <bool kAffine>
+void multiply_tokens(const MatmulArgs& a, const Tile& tile, uint32_t row, uint32_t end) {
+  // Tiles as equal as can be: 128 tokens are 18 tiles of six and 4 of five, not 21 and one of two.
+  uint32_t left = (a.tokens + kTileTokens - 1) / kTileTokens;
+  for (uint32_t t = 0, size; t < a.tokens; t += size, --left) {
+    size = (a.tokens - t + left - 1) / left;
+    switch (size) {
+      case 6:
+        multiply_tile<kAffine, 6>(a, tile, t, row, end);
+        break;
+      case 5:
+        multiply_tile<kAffine, 5>(a, tile, t, row, end);
+        break;
+      case 4:
+        multiply_tile<kAffine, 4>(a, tile, t, row, end);
+        break;
+      default:
+        multiply_tile<kAffine, 3>(a, tile, t, row, end);
+        break;
+    }
+  }
+}
+
+void many_tokens(const MatmulArgs& a, const Layout& l) {
+  const Tile tile = tile_of(a, l);
+  for (uint32_t r = a.row_begin; r < a.row_end; r += kTileRows) {
+    unpack(a, l, tile, r, a.row_end, 0);
+    unpack(a, l, tile, r + 16, a.row_end, 1);
+    if (tile.affine)
+      multiply_tokens<true>(a, tile, r, a.row_end);
+    else
+      multiply_tokens<false>(a, tile, r, a.row_end);
+  }
+}
+
+}  // namespace
+
+void matmul(const MatmulArgs& args) {
+  if (!is_integer_product(args)) return kRefKernels.matmul(args);
+  const Layout layout = layout_of(args.w);
+  if (args.tokens > kFewTokens) return many_tokens(args, layout);
+  switch (args.w.format.dtype) {
+    case DType::mxfp4:
+      return few_tokens<DType::mxfp4>(args, layout);
+    case DType::affine4:
+      return few_tokens<DType::affine4>(args, layout);
+    default:
+      return few_tokens<DType::affine8>(args, layout);
+  }
+}
+
+void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
+                  uint32_t n) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  for (uint32_t b = 0; b < n / kActivationBlock; ++b) {
+    const __m512 low = _mm512_loadu_ps(x + b * kActivationBlock);
+    const __m512 high = _mm512_loadu_ps(x + b * kActivationBlock + 16);
+    // Magnitudes order as their bits do, and a NaN's are the largest.
+    const uint32_t max_bits = _mm512_reduce_max_epu32(
+        _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(low), magnitude),
+                         _mm512_and_si512(_mm512_castps_si512(high), magnitude)));
+    const bool finite = max_bits < 0x7f800000u;
+    float scale = _mm_cvtss_f32(_mm_div_ss(
+        _mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(max_bits))), _mm_set_ss(127.0f)));
+    if (scale < 0x1p-126f) scale = 0;
+    if (!finite) scale = __builtin_nanf("");
+    __m512i c0 = _mm512_setzero_si512(), c1 = c0;
+    if (finite && scale > 0) {
+      c0 = _mm512_cvtps_epi32(_mm512_div_ps(low, _mm512_set1_ps(scale)));
+      c1 = _mm512_cvtps_epi32(_mm512_div_ps(high, _mm512_set1_ps(scale)));
+    }
+    auto* to = reinterpret_cast<__m128i*>(codes + b * kActivationBlock);
+    _mm_storeu_si128(to, _mm512_cvtepi32_epi8(c0));
+    _mm_storeu_si128(to + 1, _mm512_cvtepi32_epi8(c1));
+    const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(c0, c1));
+    scales[b] = scale;
+    sums[b] = scale * static_cast<float>(sum);
+    code_sums[b] = sum;
+  }
+}
+
+}  // namespace wader::avx512
+
+#endif

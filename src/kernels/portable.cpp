@@ -1,0 +1,119 @@
+// The integer products in plain C++: what every other back end of them must equal to the bit, and
+// what runs where there is no other.
+
+#include <bit>
+#include <cfloat>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/integer.h"
+#include "tensor/float_formats.h"
+
+namespace wader::portable {
+namespace {
+
+constexpr uint32_t kLanes = 16;
+
+// 2 · E2M1.
+constexpr int16_t kTwiceE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+void unpack_codes(const MatrixView& w, uint32_t row, int16_t* out) {
+  if (w.format.dtype == DType::affine8) {
+    const std::byte* codes = w.codes + static_cast<size_t>(row) * w.cols;
+    for (uint32_t c = 0; c < w.cols; ++c) out[c] = static_cast<int16_t>(codes[c]);
+    return;
+  }
+  const std::byte* codes = w.codes + static_cast<size_t>(row) * (w.cols / 2);
+  const bool mxfp4 = w.format.dtype == DType::mxfp4;
+  for (uint32_t c = 0; c < w.cols; c += 2) {
+    const auto byte = static_cast<uint8_t>(codes[c / 2]);
+    const int low = byte & 15, high = byte >> 4;
+    out[c] = mxfp4 ? kTwiceE2M1[low] : static_cast<int16_t>(low);
+    out[c + 1] = mxfp4 ? kTwiceE2M1[high] : static_cast<int16_t>(high);
+  }
+}
+
+float load_16(const MatrixView& w, const std::byte* plane, size_t at) {
+  uint16_t bits;
+  std::memcpy(&bits, plane + 2 * at, sizeof bits);
+  return w.format.scales == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+}
+
+void unpack_scales(const MatrixView& w, uint32_t row, float* scales, float* biases) {
+  const uint32_t blocks = w.cols / kActivationBlock;
+  for (uint32_t b = 0; b < blocks; ++b) {
+    if (w.format.dtype == DType::mxfp4) {
+      const std::byte scale = w.scales[static_cast<size_t>(row) * blocks + b];
+      scales[b] = 0.5f * e8m0_to_f32(static_cast<uint8_t>(scale));
+      continue;
+    }
+    const uint32_t group = w.format.group;
+    const size_t at = static_cast<size_t>(row) * (w.cols / group) + b * kActivationBlock / group;
+    scales[b] = load_16(w, w.scales, at);
+    biases[b] = load_16(w, w.biases, at);
+  }
+}
+
+int32_t block_product(const int16_t* w, const int8_t* x) {
+  int32_t sum = 0;
+  for (uint32_t c = 0; c < kActivationBlock; ++c) sum += w[c] * x[c];
+  return sum;
+}
+
+float add_as_tree(float (&lanes)[kLanes]) {
+  for (uint32_t half = kLanes / 2; half > 0; half /= 2)
+    for (uint32_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  return lanes[0];
+}
+
+}  // namespace
+
+void matmul(const MatmulArgs& a) {
+  if (!is_integer_product(a)) return kRefKernels.matmul(a);
+  const uint32_t blocks = a.w.cols / kActivationBlock;
+  const bool affine = is_affine(a.w.format.dtype);
+  float* scales = a.scratch;
+  float* biases = scales + blocks;
+  auto* codes = reinterpret_cast<int16_t*>(biases + blocks);
+  for (uint32_t r = a.row_begin; r < a.row_end; ++r) {
+    unpack_codes(a.w, r, codes);
+    unpack_scales(a.w, r, scales, biases);
+    for (uint32_t t = 0; t < a.tokens; ++t) {
+      const int8_t* x = a.xq->codes + t * a.xq->codes_stride;
+      const float* x_scales = a.xq->scales + t * a.xq->blocks_stride;
+      const float* x_sums = a.xq->sums + t * a.xq->blocks_stride;
+      float lanes[kLanes] = {};
+      for (uint32_t b = 0; b < blocks; ++b) {
+        const int32_t sum = block_product(codes + b * kActivationBlock, x + b * kActivationBlock);
+        float p = static_cast<float>(sum) * (scales[b] * x_scales[b]);
+        if (affine) p += biases[b] * x_sums[b];
+        lanes[b % kLanes] += p;
+      }
+      a.y[t * a.y_stride + r] = add_as_tree(lanes) + (a.bias ? a.bias[r] : 0.0f);
+    }
+  }
+}
+
+void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
+                  uint32_t n) {
+  for (uint32_t b = 0; b < n / kActivationBlock; ++b, x += kActivationBlock) {
+    // Magnitudes order as their bits do, and a NaN's are the largest.
+    uint32_t max_bits = 0;
+    for (uint32_t c = 0; c < kActivationBlock; ++c)
+      max_bits = std::max(max_bits, std::bit_cast<uint32_t>(x[c]) & 0x7fffffffu);
+    const bool finite = max_bits < 0x7f800000u;
+    float scale = finite ? std::bit_cast<float>(max_bits) / 127.0f : NAN;
+    if (scale < FLT_MIN) scale = 0;
+    int32_t sum = 0;
+    for (uint32_t c = 0; c < kActivationBlock; ++c) {
+      const long code = finite && scale > 0 ? std::lrint(x[c] / scale) : 0;
+      codes[b * kActivationBlock + c] = static_cast<int8_t>(code);
+      sum += static_cast<int32_t>(code);
+    }
+    scales[b] = scale;
+    sums[b] = scale * static_cast<float>(sum);
+    code_sums[b] = sum;
+  }
+}
+
+}  // namespace wader::portable
