@@ -20,7 +20,7 @@ using Tokens = std::vector<TokenId>;
 
 EngineOptions options_with(uint32_t chunk, uint32_t snapshots = 6) {
   EngineOptions options;
-  options.memory_bytes = 512u << 20;
+  options.memory_bytes = 4ull << 30;  // sanitizers keep freed memory, which counts
   options.kernels = "ref";
   options.context = 2048;
   options.chunk = chunk;
