@@ -26,7 +26,14 @@ class SameBits : public ::testing::TestWithParam<const char*> {
   const uint32_t working_set = spec.experts_per_token;
   const uint32_t all_slots = spec.layer_count() * spec.experts;
 };
-INSTANTIATE_TEST_SUITE_P(Families, SameBits, ::testing::ValuesIn(testing::kFixtures),
+#if defined(__SANITIZE_THREAD__)
+// Threads meet in the same places whatever the family: one of attention, one hybrid. All four take
+// more than five minutes here.
+constexpr const char* kFamilies[] = {"tiny-gpt-oss", "tiny-qwen3.5-moe"};
+#else
+constexpr auto& kFamilies = testing::kFixtures;
+#endif
+INSTANTIATE_TEST_SUITE_P(Families, SameBits, ::testing::ValuesIn(kFamilies),
                          [](const auto& fixture) { return testing::test_name(fixture.param); });
 
 // Digest of the logits of some prefill positions, and the ids and logits of a greedy answer after
@@ -96,8 +103,8 @@ TEST_P(SameBits, SlotsChunkAndThreads) {
     for (const uint32_t chunk : {1u, 7u, 32u, 128u, 1024u})
       for (const uint32_t threads : {1u, 2u, 4u}) {
         if (testing::kSanitized && (threads != 4 || chunk != 32)) continue;
-        // All but two on one family; on the others the corners. One row a pass from the smallest pool
-        // is 12,000 reads: once is enough.
+        // All but two on one family; on the others the corners. One row a pass from the smallest
+        // pool is 12,000 reads: once is enough.
         const bool corner = slots != all_slots / 2 && threads != 1 && chunk != 128;
         if (std::string(GetParam()) != "tiny-gpt-oss" && !corner) continue;
         if (slots == working_set && chunk == 1 && threads != 4) continue;
@@ -125,7 +132,7 @@ TEST_P(SameBits, IntegerBackEndsAreOne) {
       if (kernels->quantise_row == nullptr) continue;
       for (const auto& [slots, chunk, threads] :
            {std::tuple{all_slots, 1u, 2u}, {all_slots / 2, 7u, 1u}, {working_set, 128u, 4u}}) {
-        if (testing::kSanitized && chunk != 7) continue;
+        if (testing::kSanitized && chunk != 128) continue;
         EngineOptions options = options_with(slots, chunk, threads);
         options.kernels = kernels->name;
         const auto engine = open_engine(quantised, options);
