@@ -60,7 +60,7 @@ endif()
 function(wader_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    set(ARG_TIMEOUT 900)  # the longest takes 150 s on two busy cores
   endif()
   add_executable(wader_${name}_test ${ARG_SOURCES})
   target_link_libraries(wader_${name}_test PRIVATE
