@@ -48,5 +48,5 @@ cat <<END
   $wader --help                           # all commands
 
 The demo model is small and knows nothing; it writes fluent-looking text of 13 kinds. For a real model, give
-install the directory of a GPT-OSS checkpoint: see README.md.
+install the directory of a released checkpoint (GPT-OSS, Qwen3, Qwen3-Next, Qwen3.5 or 3.6): see README.md.
 END
