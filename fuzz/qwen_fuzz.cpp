@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "chat/chat.h"
 #include "chat/qwen.h"
+#include "chat_fuzz.h"
 #include "tokenizer/test_files.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/utf8.h"
@@ -23,6 +24,8 @@ namespace {
 
 using wader::Json;
 using wader::TokenId;
+using wader::fuzz::add;
+using wader::fuzz::check_sum;
 
 constexpr std::array<std::string_view, 4> kControls = {"<|im_start|>", "<|im_end|>",
                                                        "<|endoftext|>", "<|vision_start|>"};
@@ -139,10 +142,6 @@ std::vector<TokenId> ids_from(const uint8_t* data, size_t size) {
   return ids;
 }
 
-void check_utf8(std::string_view text) {
-  CHECK(wader::valid_utf8_prefix(text) == text.size());
-}
-
 void check_markers(std::string_view out, std::string_view spelled, bool tags) {
   const auto check = [&](std::string_view marker) {
     if (out.find(marker) != std::string_view::npos)
@@ -151,36 +150,6 @@ void check_markers(std::string_view out, std::string_view spelled, bool tags) {
   for (const std::string_view control : kControls) check(control);
   for (const std::string_view tag : wader::kQwenTags)
     if (tags) check(tag);
-}
-
-void add(const wader::ChatDelta& delta, wader::Message& sum) {
-  check_utf8(delta.content);
-  check_utf8(delta.reasoning);
-  sum.content += delta.content;
-  sum.reasoning += delta.reasoning;
-  for (const auto& call : delta.tool_calls) {
-    check_utf8(call.name);
-    check_utf8(call.arguments);
-    CHECK(call.index <= sum.tool_calls.size());
-    if (call.index == sum.tool_calls.size()) {
-      CHECK(!call.id.empty() && !call.name.empty());
-      sum.tool_calls.push_back({call.id, call.name, ""});
-    } else {
-      CHECK(call.id.empty() && call.name.empty());
-    }
-    sum.tool_calls[call.index].arguments += call.arguments;
-  }
-}
-
-void check_sum(const wader::Message& sum, const wader::Message& message) {
-  CHECK(sum.content == message.content);
-  CHECK(sum.reasoning == message.reasoning);
-  CHECK(sum.tool_calls.size() == message.tool_calls.size());
-  for (size_t i = 0; i < sum.tool_calls.size(); ++i) {
-    CHECK(sum.tool_calls[i].id == message.tool_calls[i].id);
-    CHECK(sum.tool_calls[i].name == message.tool_calls[i].name);
-    CHECK(sum.tool_calls[i].arguments == message.tool_calls[i].arguments);
-  }
 }
 
 // The same bytes as tokens of one byte each.
