@@ -3,6 +3,7 @@
 // A line is {group, request, expected_text, …}: `request` is what Wader gets, `expected_text` what the template
 // made of the same conversation. Exit 77 (skipped) when the template or the npm packages are not there.
 import fs from "node:fs";
+import { seeded } from "./random.mjs";
 
 const [templatePath, outputPath] = process.argv.slice(2);
 const SKIPPED = 77;
@@ -35,17 +36,7 @@ function setDate(text) {
   };
 }
 
-// mulberry32: the same conversations in every run.
-let state = 20261129;
-function random() {
-  state = (state + 0x6d2b79f5) | 0;
-  let t = Math.imul(state ^ (state >>> 15), 1 | state);
-  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-  return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-}
-const below = (n) => Math.floor(random() * n);
-const chance = (p) => random() < p;
-const pick = (list) => list[below(list.length)];
+const { below, chance, pick } = seeded(20261129);  // the same conversations in every run
 
 const PIECES = [
   "hello", "What is the tide like tomorrow?", "Zähle bis drei.", "潮はいつ引きますか", "Где зимуют кулики?", "🦩🏳️‍🌈",

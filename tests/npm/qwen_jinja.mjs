@@ -7,6 +7,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { seeded } from "./random.mjs";
 
 const [templatesDir, outDir] = process.argv.slice(2);
 const here = path.dirname(fileURLToPath(import.meta.url));
@@ -105,17 +106,7 @@ if (VARIANTS.length === 0) skip(`no chat template in ${templatesDir} or in tests
 
 // --- Conversations ---
 
-// mulberry32: the same conversations in every run.
-let state = 20261130;
-function random() {
-  state = (state + 0x6d2b79f5) | 0;
-  let t = Math.imul(state ^ (state >>> 15), 1 | state);
-  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-  return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-}
-const below = (n) => Math.floor(random() * n);
-const chance = (p) => random() < p;
-const pick = (list) => list[below(list.length)];
+const { below, chance, pick } = seeded(20261130);  // the same conversations in every run
 
 const PIECES = [
   "hello", "What is the tide like tomorrow? /no_think", "Zähle bis drei.", "潮はいつ引きますか", "Где зимуют кулики?",
