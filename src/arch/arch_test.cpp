@@ -6,26 +6,20 @@ namespace wader {
 namespace {
 
 ArchitectureSpec gpt_oss_20b() {
-  ArchitectureSpec spec{};
-  spec.family = "gpt_oss";
+  ArchitectureSpec spec = testing::small_attention_spec();
   spec.vocab_rows = 201088;
-  spec.hidden = 2880;
+  spec.hidden = spec.expert_inner = 2880;
   spec.query_heads = 64;
   spec.kv_heads = 8;
   spec.head_dim = spec.rotary_dim = 64;
   spec.experts = 32;
   spec.experts_per_token = 4;
-  spec.expert_inner = 2880;
   spec.sliding_window = 128;
   spec.max_context = 131072;
-  spec.norm_eps = 1e-5;
-  spec.rope = {150000, Yarn{32, 4096, 32, 1, false, 1.3465735902799727}};
+  spec.rope.yarn->original_context = 4096;
+  spec.layers.clear();
   for (int i = 0; i < 24; ++i)
     spec.layers.push_back(i % 2 == 0 ? LayerKind::sliding_attention : LayerKind::full_attention);
-  spec.activation = Activation::swiglu_clamped;
-  spec.swiglu_limit = 7;
-  spec.router = RouterRule::topk_then_softmax;
-  spec.attention_bias = spec.attention_sinks = spec.router_bias = spec.expert_bias = true;
   return spec;
 }
 

@@ -15,8 +15,7 @@ using Spec = ArchitectureSpec;
 
 // Bounds that no released model comes near; they keep every product of dims far below 2^63.
 constexpr uint64_t kMaxDim = 1u << 20, kMaxVocab = 1u << 22, kMaxLayers = 1024,
-                   kMaxExperts = 1u << 14, kMaxContext = 1u << 24, kMaxHeads = 4096,
-                   kMaxConvKernel = 64;
+                   kMaxExperts = 1u << 14, kMaxContext = 1u << 24, kMaxHeads = 4096;
 
 template <typename Enum, size_t N>
 using Names = std::array<std::pair<Enum, const char*>, N>;

@@ -62,6 +62,8 @@ struct Rope {
   std::optional<Yarn> yarn;
 };
 
+constexpr uint32_t kMaxConvKernel = 64;  // taps; released models have 4
+
 // Gated DeltaNet (Yang et al. 2024, arXiv:2412.06464). Value head h uses key head h / (value_heads
 // / key_heads).
 struct DeltaNetSpec {

@@ -11,8 +11,7 @@
 namespace wader {
 namespace {
 
-constexpr float kL2Eps = 1e-6f;      // of the reference; beside the sum of squares
-constexpr uint32_t kMaxKernel = 64;  // validate_spec's bound on conv_kernel
+constexpr float kL2Eps = 1e-6f;  // of the reference; beside the sum of squares
 
 // Consecutive rows of one sequence.
 struct Run {
@@ -46,8 +45,8 @@ void convolve(const ModelContext& model, const DeltaNetWeights& w, const DeltaVi
   const uint32_t width = spec.conv_width(), history = spec.conv_kernel - 1;
   const float* now = model.work.delta_qkv + static_cast<size_t>(run.first_row) * width;
   float* out = model.work.delta_conv + static_cast<size_t>(run.first_row) * width;
-  CHECK(spec.conv_kernel <= kMaxKernel);
-  std::array<const float*, kMaxKernel> taps_rows;
+  CHECK(spec.conv_kernel <= kMaxConvKernel);
+  std::array<const float*, kMaxConvKernel> taps_rows;
   for (uint32_t t = 0; t < run.rows; ++t) {
     for (uint32_t k = 0; k < spec.conv_kernel; ++k)
       taps_rows[k] = t + k < history ? memory.conv + static_cast<size_t>(t + k) * width
