@@ -16,7 +16,6 @@
 namespace wader::avx2 {
 namespace {
 
-constexpr uint32_t kLanes = 16;     // of the sum
 constexpr uint32_t kBlocks = 8;     // of a half run, one a lane of a vector
 constexpr uint32_t kHalf = 256;     // columns of a half run
 constexpr uint32_t kFewTokens = 3;  // up to which weights are read row by row
@@ -236,25 +235,20 @@ void few_tokens(const MatmulArgs& a, const Layout& l) {
 }
 
 // Prefill. 16 rows are unpacked, four columns of eight rows a vector, and multiplied with all
-// tokens. Blocks stand in the order of the sum, as in avx512.cpp.
+// tokens.
 constexpr uint32_t kTileRows = 16, kTileTokens = 3;
-constexpr uint32_t kLaneOrder[kLanes] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 constexpr uint32_t kBlockBytes = kTileRows * kActivationBlock;
 
 struct Tile {
-  uint32_t start[kLanes];  // lane → place of its first block
+  BlockOrder order;
   uint8_t* codes;          // (blocks, 8 quads of columns, 2, 8 rows, 4 columns)
   float *scales, *biases;  // (blocks, 16 rows)
-  size_t place(uint32_t block) const { return start[block % kLanes] + block / kLanes; }
+  size_t place(uint32_t block) const { return place_of(order, block); }
 };
 
 Tile tile_of(const MatmulArgs& a, const Layout& l) {
   Tile tile{};
-  uint32_t next = 0;
-  for (const uint32_t lane : kLaneOrder) {
-    tile.start[lane] = next;
-    next += (l.blocks + kLanes - 1 - lane) / kLanes;
-  }
+  tile.order = order_blocks(l.blocks);
   tile.codes = reinterpret_cast<uint8_t*>(a.scratch);
   tile.scales = a.scratch + size_t{l.blocks} * (kBlockBytes / sizeof(float));
   tile.biases = tile.scales + size_t{l.blocks} * kTileRows;
@@ -362,11 +356,11 @@ void multiply_tile(const MatmulArgs& a, const Layout& l, const Tile& tile, size_
                    uint32_t row, uint32_t end) {
   const QuantisedRows& x = *a.xq;
   __m256 waiting[5][kTokens][2];  // [d]: a sum of 2^d lanes that the tree adds to the next such sum
-  for (uint32_t k = 0; k < kLanes; ++k) {
+  for (uint32_t k = 0; k < kSumLanes; ++k) {
     __m256 lane[kTokens][2];
     for (auto& of_token : lane) of_token[0] = of_token[1] = _mm256_setzero_ps();
-    size_t place = tile.start[kLaneOrder[k]];
-    for (uint32_t b = kLaneOrder[k]; b < l.blocks; b += kLanes, ++place) {
+    size_t place = tile.order.start[kLaneOrder[k]];
+    for (uint32_t b = kLaneOrder[k]; b < l.blocks; b += kSumLanes, ++place) {
       const size_t at = token * x.blocks_stride + b;
       __m256i sums[kTokens][2];
       block_sums<kFormat, kTokens>(l, tile.codes + place * kBlockBytes,

@@ -262,31 +262,25 @@ void few_tokens(const MatmulArgs& a, const Layout& l) {
 }
 
 // Prefill. 32 rows are unpacked, four columns of sixteen rows a vector, and multiplied with all
-// tokens. Blocks stand in the order of the sum: lane by lane, and the lanes so that each addition
-// of the tree takes the two sums made last. That order is l with its four bits reversed.
+// tokens.
 constexpr uint32_t kTileRows = 32, kTileTokens = 6;
 static_assert(kFewTokens >= 3 && kTileTokens == 6);  // so that no tile has fewer than three tokens
-constexpr uint32_t kLaneOrder[kBlocks] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 constexpr uint32_t kBlockBytes = kTileRows * kActivationBlock;
 
 struct Tile {
   uint32_t blocks;
-  uint32_t start[kBlocks];  // lane → place of its first block
-  uint8_t* codes;           // (blocks, 8 quads of columns, 2, 16 rows, 4 columns)
-  float *scales, *biases;   // (blocks, 32 rows)
+  BlockOrder order;
+  uint8_t* codes;          // (blocks, 8 quads of columns, 2, 16 rows, 4 columns)
+  float *scales, *biases;  // (blocks, 32 rows)
   bool affine;
-  uint32_t place(uint32_t block) const { return start[block % kBlocks] + block / kBlocks; }
+  uint32_t place(uint32_t block) const { return place_of(order, block); }
 };
 
 Tile tile_of(const MatmulArgs& a, const Layout& l) {
   Tile tile{};
   tile.blocks = l.blocks;
   tile.affine = a.w.format.dtype != DType::mxfp4;
-  uint32_t next = 0;
-  for (const uint32_t lane : kLaneOrder) {
-    tile.start[lane] = next;
-    next += (l.blocks + kBlocks - 1 - lane) / kBlocks;
-  }
+  tile.order = order_blocks(l.blocks);
   tile.codes = reinterpret_cast<uint8_t*>(a.scratch);
   tile.scales = a.scratch + size_t{l.blocks} * (kBlockBytes / sizeof(float));
   tile.biases = tile.scales + size_t{l.blocks} * kTileRows;
@@ -415,7 +409,7 @@ void multiply_tile(const MatmulArgs& a, const Tile& tile, size_t token, uint32_t
   for (uint32_t k = 0; k < kBlocks; ++k) {
     __m512 lane[kTokens][2];
     for (uint32_t t = 0; t < kTokens; ++t) lane[t][0] = lane[t][1] = _mm512_setzero_ps();
-    uint32_t place = tile.start[kLaneOrder[k]];
+    uint32_t place = tile.order.start[kLaneOrder[k]];
     for (uint32_t b = kLaneOrder[k]; b < tile.blocks; b += kBlocks, ++place)
       add_block<kAffine, kTokens>(*a.xq, token, tile, b, place, lane);
     uint32_t depth = 0;

@@ -17,6 +17,29 @@ namespace wader {
          (dtype == DType::mxfp4 || dtype == DType::affine4 || dtype == DType::affine8);
 }
 
+constexpr uint32_t kSumLanes = 16;  // of the sum over blocks: block b is in lane b % 16
+
+// Prefill's unpacked tiles hold blocks in the order of the sum: lane by lane, and the lanes so that
+// each addition of the tree takes the two sums made last. That order is l with its four bits
+// reversed.
+constexpr uint32_t kLaneOrder[kSumLanes] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
+
+struct BlockOrder {
+  uint32_t start[kSumLanes];  // lane → place of its first block
+};
+[[maybe_unused]] static BlockOrder order_blocks(uint32_t blocks) {
+  BlockOrder order{};
+  uint32_t next = 0;
+  for (const uint32_t lane : kLaneOrder) {
+    order.start[lane] = next;
+    next += (blocks + kSumLanes - 1 - lane) / kSumLanes;
+  }
+  return order;
+}
+[[maybe_unused]] static uint32_t place_of(const BlockOrder& order, uint32_t block) {
+  return order.start[block % kSumLanes] + block / kSumLanes;
+}
+
 namespace portable {
 void matmul(const MatmulArgs& args);
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,

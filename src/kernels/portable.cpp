@@ -12,8 +12,6 @@
 namespace wader::portable {
 namespace {
 
-constexpr uint32_t kLanes = 16;
-
 // 2 · E2M1.
 constexpr int16_t kTwiceE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
@@ -60,8 +58,8 @@ int32_t block_product(const int16_t* w, const int8_t* x) {
   return sum;
 }
 
-float add_as_tree(float (&lanes)[kLanes]) {
-  for (uint32_t half = kLanes / 2; half > 0; half /= 2)
+float add_as_tree(float (&lanes)[kSumLanes]) {
+  for (uint32_t half = kSumLanes / 2; half > 0; half /= 2)
     for (uint32_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
   return lanes[0];
 }
@@ -82,12 +80,12 @@ void matmul(const MatmulArgs& a) {
       const int8_t* x = a.xq->codes + t * a.xq->codes_stride;
       const float* x_scales = a.xq->scales + t * a.xq->blocks_stride;
       const float* x_sums = a.xq->sums + t * a.xq->blocks_stride;
-      float lanes[kLanes] = {};
+      float lanes[kSumLanes] = {};
       for (uint32_t b = 0; b < blocks; ++b) {
         const int32_t sum = block_product(codes + b * kActivationBlock, x + b * kActivationBlock);
         float p = static_cast<float>(sum) * (scales[b] * x_scales[b]);
         if (affine) p += biases[b] * x_sums[b];
-        lanes[b % kLanes] += p;
+        lanes[b % kSumLanes] += p;
       }
       a.y[t * a.y_stride + r] = add_as_tree(lanes) + (a.bias ? a.bias[r] : 0.0f);
     }
