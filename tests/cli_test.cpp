@@ -1,8 +1,4 @@
 // The program as a user meets it: exit statuses, messages, JSON, odd input.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -10,68 +6,13 @@
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_writer.h"
-#include "cli_process.h"
+#include "cli_fixture.h"
 
 namespace wader::testing {
 namespace {
 
-namespace fs = std::filesystem;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
-
 constexpr const char* kCommands[] = {"install",  "list",   "rm",       "info",   "verify", "chat",
                                      "generate", "logits", "tokenize", "render", "check"};
-const std::string kSource = WADER_SOURCE_DIR;
-
-class Cli : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    std::string name = (fs::temp_directory_path() / "wader-cli-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    home_ = name;
-    for (const auto& args : std::vector<std::vector<std::string>>{
-             {"install", kSource + "/models/demo"},
-             {"install", kSource + "/tests/data/tiny-gpt-oss", "--trunk", "bf16", "-o",
-              (home_ / "tiny.wader").string()}}) {
-      const RunResult result = wader(args);
-      ASSERT_EQ(result.exit_code, 0) << result.err;
-      ASSERT_THAT(result.out, HasSubstr("memory budget"));
-      ASSERT_THAT(result.out, HasSubstr("next: wader chat"));
-    }
-  }
-  static void TearDownTestSuite() { fs::remove_all(home_); }
-
-  static RunResult wader(const std::vector<std::string>& args, RunOptions options = {}) {
-    options.env.insert({"WADER_HOME", home_.string()});
-    options.env.insert({"XDG_STATE_HOME", (home_ / "state").string()});
-    options.env.insert({"SOURCE_DATE_EPOCH", "1700000000"});
-    return run_wader(args, options);
-  }
-  static RunResult wader_fed(const std::vector<std::string>& args, std::string input) {
-    RunOptions options;
-    options.input = std::move(input);
-    return wader(args, options);
-  }
-  static Json json_of(const RunResult& result) {
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-    Result<Json> json = parse_json(result.out, "output");
-    EXPECT_TRUE(json.ok()) << result.out;
-    return json.ok() ? *json : Json();
-  }
-  // A failure: nothing on standard output, one error line (and hints) on standard error.
-  static void expect_error(const std::vector<std::string>& args, int exit_code,
-                           const std::string& text) {
-    const RunResult result = wader(args);
-    const std::string shown = ::testing::PrintToString(args).substr(0, 500);
-    EXPECT_EQ(result.exit_code, exit_code) << shown << "\n" << result.err;
-    EXPECT_THAT(result.err, StartsWith("wader: error: ")) << shown;
-    EXPECT_THAT(result.err, HasSubstr(text)) << shown;
-    EXPECT_EQ(result.out, "") << shown;
-  }
-
-  static inline fs::path home_;
-};
 
 TEST_F(Cli, HelpOfEveryCommand) {
   const RunResult overview = wader({"--help"});
@@ -460,118 +401,6 @@ TEST_F(Cli, OutputThatCannotBeWritten) {
     EXPECT_EQ(result.exit_code, 1) << args[0];
     EXPECT_THAT(result.err, HasSubstr("No space left")) << args[0];
   }
-}
-
-TEST_F(Cli, ChatOnATerminal) {
-  Terminal terminal({"chat", "demo", "--seed", "7", "--temperature", "4"},
-                    {{"WADER_HOME", home_.string()},
-                     {"XDG_STATE_HOME", (home_ / "state").string()},
-                     {"TERM", "xterm"}});
-  ASSERT_TRUE(terminal.wait_for("> ")) << terminal.seen();
-  // At this temperature an answer is thousands of random tokens long: Ctrl-C comes in the middle of
-  // it.
-  terminal.type("Write a poem.\r");
-  ASSERT_TRUE(terminal.wait_for("reading the prompt")) << terminal.seen();
-  usleep(300'000);
-  terminal.type("\x03");
-  ASSERT_TRUE(terminal.wait_for("stopped")) << terminal.seen();
-  ASSERT_TRUE(terminal.wait_for("> ")) << terminal.seen();
-  terminal.type("/stats\r");
-  ASSERT_TRUE(terminal.wait_for("hit rate")) << terminal.seen();
-  ASSERT_TRUE(terminal.wait_for("> ")) << terminal.seen();
-  terminal.type("/nonsense\r");
-  ASSERT_TRUE(terminal.wait_for("unknown command /nonsense")) << terminal.seen();
-  ASSERT_TRUE(terminal.wait_for("> ")) << terminal.seen();
-  terminal.type("typed but not sent");
-  ASSERT_TRUE(terminal.wait_for("not sent")) << terminal.seen();
-  usleep(100'000);
-  terminal.type("\x03");
-  ASSERT_TRUE(terminal.wait_for("> ")) << terminal.seen();
-  const fs::path saved = home_ / "saved.json";
-  terminal.type("/save " + saved.string() + "\r");
-  ASSERT_TRUE(terminal.wait_for("saved ")) << terminal.seen();
-  terminal.type("/reset\r");
-  ASSERT_TRUE(terminal.wait_for("starts over")) << terminal.seen();
-  ASSERT_TRUE(terminal.wait_for("> ")) << terminal.seen();
-  terminal.type("/exit\r");
-  EXPECT_EQ(terminal.finish(), 0) << terminal.seen();
-
-  EXPECT_EQ(wader({"render", "demo", "--messages", saved.string()}).exit_code, 0);
-  const fs::path history = home_ / "state" / "wader" / "history";
-  ASSERT_TRUE(fs::exists(history));
-  EXPECT_EQ(fs::status(history).permissions(), fs::perms::owner_read | fs::perms::owner_write);
-}
-
-TEST_F(Cli, TerminalIsLeftByCtrlDAndByCtrlCTwice) {
-  const std::map<std::string, std::string> env = {{"WADER_HOME", home_.string()},
-                                                  {"XDG_STATE_HOME", (home_ / "state2").string()},
-                                                  {"TERM", "xterm"}};
-  Terminal first({"chat", "demo"}, env);
-  ASSERT_TRUE(first.wait_for("> ")) << first.seen();
-  first.type("\x04");
-  EXPECT_EQ(first.finish(), 0) << first.seen();
-  Terminal second({"chat", "demo"}, env);
-  ASSERT_TRUE(second.wait_for("> ")) << second.seen();
-  second.type("\x03");
-  ASSERT_TRUE(second.wait_for("again")) << second.seen();
-  ASSERT_TRUE(second.wait_for("> ")) << second.seen();
-  second.type("\x03");
-  EXPECT_EQ(second.finish(), 0) << second.seen();
-}
-
-// The terminal is in line mode then, and the kernel hands the key over in its own way.
-TEST_F(Cli, CtrlDDuringAnAnswerLeavesAfterIt) {
-  // Whether this seed's answer is long enough hangs on every bit: one back end, whatever the CPU
-  // has.
-  Terminal terminal({"chat", "demo", "--seed", "1", "--temperature", "4", "--max-tokens", "200",
-                     "--kernels", "ref"},
-                    {{"WADER_HOME", home_.string()},
-                     {"XDG_STATE_HOME", (home_ / "state4").string()},
-                     {"TERM", "xterm"}});
-  ASSERT_TRUE(terminal.wait_for("> ")) << terminal.seen();
-  terminal.type("Write a poem.\r");
-  ASSERT_TRUE(terminal.wait_for("reading the prompt")) << terminal.seen();
-  terminal.type("\x04");
-  EXPECT_EQ(terminal.finish(), 0) << terminal.seen();
-  EXPECT_THAT(terminal.seen(), HasSubstr("stopped after 200 tokens"));
-}
-
-TEST_F(Cli, PastedLinesAreOneMessage) {
-  Terminal terminal({"chat", "demo", "--seed", "1", "--max-tokens", "4"},
-                    {{"WADER_HOME", home_.string()},
-                     {"XDG_STATE_HOME", (home_ / "state3").string()},
-                     {"TERM", "xterm"}});
-  ASSERT_TRUE(terminal.wait_for("> ")) << terminal.seen();
-  terminal.type("first line\nsecond line\nthird line\n");
-  ASSERT_TRUE(terminal.wait_for("stopped after 4 tokens")) << terminal.seen();
-  ASSERT_TRUE(terminal.wait_for("> ")) << terminal.seen();
-  const fs::path saved = home_ / "pasted.json";
-  terminal.type("/save " + saved.string() + "\r");
-  ASSERT_TRUE(terminal.wait_for("saved 2 messages")) << terminal.seen();
-  terminal.type("/exit\r");
-  EXPECT_EQ(terminal.finish(), 0) << terminal.seen();
-  std::ifstream file(saved);
-  std::stringstream text;
-  text << file.rdbuf();
-  EXPECT_EQ(parse_json(text.str(), "saved")->at("messages")[0]["content"],
-            "first line\nsecond line\nthird line");
-}
-
-TEST_F(Cli, RemovingAsksOnATerminal) {
-  const fs::path path = home_ / "unwanted.wader";
-  fs::create_directories(path);
-  std::ofstream(path / "install.json") << "{\"wader_install\":1";  // cut off by a kill
-  const auto answer = [&](const std::string& text) {
-    Terminal terminal({"rm", "unwanted"}, {{"WADER_HOME", home_.string()}});
-    EXPECT_TRUE(terminal.wait_for("[y/N]")) << terminal.seen();
-    terminal.type(text + "\n");
-    return terminal.finish();
-  };
-  EXPECT_THAT(wader({"list"}).out, HasSubstr("unfinished"));
-  EXPECT_EQ(answer("n"), 1);
-  EXPECT_TRUE(fs::exists(path));
-  EXPECT_EQ(answer("y"), 0);
-  EXPECT_FALSE(fs::exists(path));
 }
 
 }  // namespace
