@@ -34,14 +34,15 @@ struct QuantisedRows {
 // columns, ws and xs its weight and activation scales in f32 (an affine group of 64 gives two
 // blocks its scale and bias; mxfp4 counts in halves: codes 2 · E2M1 in −12 … 12, ws = E8M0 / 2):
 //   i_b = Σ code_w · code_x, exact in int32 (at most 32 · 255 · 127 < 2^24, so exact in f32 too)
-//   p_b = float(i_b) · (ws_b · xs_b)                       mxfp4
-//   p_b = float(i_b) · (ws_b · xs_b) + bias_b · sums_b     affine
-//   lane l of 16 = (((0 + p_l) + p_{l+16}) + p_{l+32}) + …, then y = tree(lanes) + bias_r, where
-//   the tree adds lane l + 8 to l, then l + 4 to l, l + 2, l + 1.
-// Every operation rounds to f32, none is fused. A lane starts at +0 and so is never −0: adding a
-// zero for a block that is not there changes nothing. With blocks as lanes (one row at a time, as
-// decode reads memory) a row needs one add for 512 columns; with rows as lanes (prefill) the
-// sixteen are summed one after the other.
+//   lane l of 16, over its blocks b = l, l + 16, l + 32 …, from +0:
+//     lane = fma(float(i_b), ws_b · xs_b, lane), and then for affine formats
+//     lane = fma(bias_b, sums_b, lane)
+//   y = tree(lanes) + bias_r, + 0 without one; the tree adds lane l + 8 to l, then l + 4 to l,
+//   l + 2, l + 1.
+// Every operation rounds once to f32. A block that is not there changes nothing but the sign of a
+// zero, which the last addition takes away. With blocks as lanes (one row at a time, as decode
+// reads memory) a row needs one fma for 512 columns; with rows as lanes (prefill) the sixteen are
+// summed one after the other.
 
 // y(t, r) = bias[r] + Σ_c x(t, c) · w(r, c) for t in [0, tokens), r in [row_begin, row_end).
 struct MatmulArgs {
