@@ -145,7 +145,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
         "the system started only {} of {} compute threads; use --threads {}, or raise the process "
         "limit",
         model->threads_->size(), plan.threads, model->threads_->size());
-  ASSIGN_OR_RETURN(model->work_, Workspace::create(spec, std::max(plan.chunk, options.sessions), plan.threads));
+  ASSIGN_OR_RETURN(model->work_,
+                   Workspace::create(spec, std::max(plan.chunk, options.sessions), plan.threads));
   ASSIGN_OR_RETURN(model->source_, ContainerExperts::open(model->container_, direct));
   model->queue_ = options.make_read_queue ? options.make_read_queue()
                                           : make_thread_read_queue(kReadThreads, kReadsInFlight);
@@ -179,9 +180,8 @@ Result<std::unique_ptr<Session>> LoadedModel::new_session() {
   const ArchitectureSpec& spec = container_.spec();
   const StateShape shape{plan_.context, plan_.chunk, kernels_->kv_dtype};
   ASSIGN_OR_RETURN(SequenceState state, SequenceState::create(spec, shape));
-  ASSIGN_OR_RETURN(
-      Snapshots snapshots,
-      Snapshots::create(snapshot_bytes(spec, shape), plan_.snapshots));
+  ASSIGN_OR_RETURN(Snapshots snapshots,
+                   Snapshots::create(snapshot_bytes(spec, shape), plan_.snapshots));
   ++open_sessions_;
   return std::unique_ptr<Session>(
       std::make_unique<Timeline>(*this, std::move(state), std::move(snapshots)));
