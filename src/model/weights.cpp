@@ -183,7 +183,12 @@ FfnWeights bind_expert(const ArchitectureSpec& spec, const ExpertLayout& layout,
                       record.data() + planes.scales,
                       record.data() + planes.biases};
   };
-  return {view(ExpertMatrix::gate_up), view(ExpertMatrix::down), nullptr, nullptr};
+  const auto bias = [&](ExpertMatrix which) {
+    const auto& at = layout.planes(which).linear_bias;
+    return at ? record.data() + *at : nullptr;
+  };
+  return {view(ExpertMatrix::gate_up), view(ExpertMatrix::down), bias(ExpertMatrix::gate_up),
+          bias(ExpertMatrix::down)};
 }
 
 }  // namespace wader
