@@ -38,7 +38,8 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertSource& sou
   CHECK(slots >= 1 && source.record_bytes() % kDirectAlignment == 0);
   const auto bytes = checked_mul(slots, source.record_bytes());
   if (!bytes) return over_budget_error("{} slots are more than an address space holds", slots);
-  ASSIGN_OR_RETURN(AlignedBuffer memory, AlignedBuffer::allocate(*bytes));
+  ASSIGN_OR_RETURN(AlignedBuffer memory,
+                   AlignedBuffer::allocate(*bytes, AlignedBuffer::Pages::huge));
   return std::unique_ptr<ExpertCache>(
       new ExpertCache(source, slots, rule, queue, std::move(memory)));
 }

@@ -158,7 +158,8 @@ Result<TrunkWeights> TrunkWeights::load(const Container& container) {
   TrunkWeights weights;
   const Manifest& manifest = container.manifest();
   const ArchitectureSpec& spec = container.spec();
-  ASSIGN_OR_RETURN(weights.bytes_, AlignedBuffer::allocate(manifest.trunk_bytes()));
+  ASSIGN_OR_RETURN(weights.bytes_,
+                   AlignedBuffer::allocate(manifest.trunk_bytes(), AlignedBuffer::Pages::huge));
   const std::span<std::byte> bytes = weights.bytes_.span().first(manifest.trunk_bytes());
   RETURN_IF_ERROR(read_and_verify(container, bytes));
 
