@@ -181,7 +181,9 @@ std::string cli_markdown() {
       "Colours appear on a terminal only, and not when `NO_COLOR` is set.\n\n"
       "| command | does |\n|---|---|\n";
   for (const CommandSpec& spec : command_specs()) {
-    out += fmt::format("| [`{0}`](#wader-{0}) | {1} |\n", spec.name, spec.summary);
+    std::string anchor(spec.name);
+    std::replace(anchor.begin(), anchor.end(), ' ', '-');
+    out += fmt::format("| [`{}`](#wader-{}) | {} |\n", spec.name, anchor, spec.summary);
   }
   out += "\n";
   for (const CommandSpec& spec : command_specs()) out += markdown_command(spec);
