@@ -28,9 +28,13 @@ Result<uint32_t> whole_u32(const Args& args, std::string_view flag, uint32_t mos
   return static_cast<uint32_t>(value);
 }
 
+bool is_pair(const Args& args) {
+  return args.has("--a") || args.has("--b");
+}
+
 // The command line alone, or the two settings of --a and --b; one left out is what stands beside.
 Result<std::vector<Args>> settings_of(const Args& args, std::span<const std::string_view> allowed) {
-  if (!args.has("--a") && !args.has("--b")) return std::vector<Args>{args};
+  if (!is_pair(args)) return std::vector<Args>{args};
   ASSIGN_OR_RETURN(Args a, args.with_setting("--a", allowed));
   ASSIGN_OR_RETURN(Args b, args.with_setting("--b", allowed));
   return std::vector<Args>{std::move(a), std::move(b)};
@@ -144,7 +148,7 @@ Result<EngineBenchOptions> engine_bench_options(const Args& args, EngineWork wor
   options.work = work;
   const bool decode = work == EngineWork::decode;
   ASSIGN_OR_RETURN(options.count, whole_u32(args, "--count", kMaxCount, decode ? 64 : 512));
-  ASSIGN_OR_RETURN(options.rounds, whole_u32(args, "--rounds", kMaxRounds, 3));
+  ASSIGN_OR_RETURN(options.rounds, whole_u32(args, "--rounds", kMaxRounds, is_pair(args) ? 9 : 3));
   ASSIGN_OR_RETURN(options.seed, args.whole("--seed", 0, std::numeric_limits<uint64_t>::max(), 1));
   if (decode) {
     ASSIGN_OR_RETURN(options.prompt_tokens, whole_u32(args, "--prompt-tokens", kMaxCount, 32));
@@ -204,7 +208,7 @@ Result<int> run_bench_kernels(const Args& args) {
   ASSIGN_OR_RETURN(const std::vector<KernelCase> cases, kernel_cases(args));
   ASSIGN_OR_RETURN(const uint32_t rounds, whole_u32(args, "--rounds", kMaxRounds, 9));
   ASSIGN_OR_RETURN(KernelSettings settings, KernelSettings::from(args));
-  const bool pair = args.has("--a") || args.has("--b"), as_json = args.has("--json");
+  const bool pair = is_pair(args), as_json = args.has("--json");
   ASSIGN_OR_RETURN(AlignedBuffer memory, AlignedBuffer::allocate(kBandwidthBytes));
   std::fill(memory.data(), memory.data() + memory.size(), std::byte{1});
   MachineRates machine(settings.widest(), memory.span());

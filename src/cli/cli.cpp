@@ -79,9 +79,8 @@ Result<NamedCommand> named_command(std::span<const std::string> words) {
   const std::string members = commands_of_group(words[0]);
   if (members.empty()) return unknown_command(words[0]);
   if (words.size() == 1 || words[1].starts_with('-'))
-    return invalid_argument_error("wader {} needs one of: {}\n`wader {} {} --help` explains it",
-                                  words[0], members, words[0],
-                                  members.substr(0, members.find(',')));
+    return invalid_argument_error("wader {} needs one of: {}\n`wader {} --help` explains them",
+                                  words[0], members, words[0]);
   const std::string name = words[0] + " " + words[1];
   if (const CommandSpec* spec = find_command(name)) return NamedCommand{spec, 2};
   return unknown_command(name);
@@ -100,6 +99,11 @@ Result<int> run(const std::vector<std::string>& words) {
     return 0;
   }
   const std::span<const std::string> rest = std::span(words).subspan(help ? 1 : 0);
+  const bool group_alone = rest.size() == (help ? 1u : 2u) && !commands_of_group(rest[0]).empty();
+  if (group_alone && (help || rest[1] == "--help" || rest[1] == "-h")) {
+    print(group_help(rest[0]));
+    return 0;
+  }
   ASSIGN_OR_RETURN(const NamedCommand command, named_command(rest));
   const CommandSpec* spec = command.spec;
   ASSIGN_OR_RETURN(const Args args, Args::parse(*spec, rest.subspan(command.words)));

@@ -149,6 +149,17 @@ std::string overview_help() {
   return out;
 }
 
+std::string group_help(std::string_view group) {
+  std::vector<Row> rows;
+  for (const CommandSpec& spec : command_specs())
+    if (spec.name.starts_with(fmt::format("{} ", group)))
+      rows.emplace_back(spec.name, spec.summary);
+  return fmt::format(
+      "Usage: wader {} COMMAND [operands] [flags]\n\nCommands:\n{}\n"
+      "`wader {} COMMAND --help` explains a command.\n",
+      group, two_columns(rows), group);
+}
+
 std::string command_help(const CommandSpec& spec) {
   std::string out = fmt::format("Usage: {}\n\n", command_usage(spec));
   for (const std::string& paragraph : paragraphs(spec.details)) {

@@ -185,9 +185,7 @@ class Bench {
                                container_.spec().max_context);
     for (EngineOptions setting : settings) {
       if (setting.context == 0) setting.context = needed;
-      if (setting.context < needed)
-        return invalid_argument_error("--context {} is less than the {} tokens of a round",
-                                      setting.context, needed);
+      CHECK(setting.context >= needed);
       ASSIGN_OR_RETURN(const MemoryPlan plan, plan_for(container_, setting));
       setting.memory_bytes = plan.budget_bytes;
       setting.chunk = plan.chunk;

@@ -64,7 +64,7 @@ PhaseSeconds phases_of(const EngineRound& round);
 
 // Every round is preceded by a warm-up of its engine: passes until the slots are filled, then an
 // untimed round. Two settings stay open side by side when both plans fit the smaller budget;
-// otherwise each round opens its engine anew. Settings must agree with nothing but the container.
+// otherwise each round opens its engine anew. A setting's context is 0 or holds a round.
 // cancelled when options.cancel was set.
 Result<std::vector<EngineRun>> bench_engine(const Container& container,
                                             std::span<const EngineOptions> settings,

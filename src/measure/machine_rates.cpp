@@ -39,13 +39,14 @@ double MachineRates::read_bytes_per_second() {
 std::optional<double> MachineRates::int8_operations_per_second() {
   if (!has_vnni_) return std::nullopt;
   constexpr uint64_t kIterations = 400'000;  // of 16 instructions: a few milliseconds
-  std::atomic<uint64_t> operations = 0;      // of one thread
+  std::atomic<uint64_t> operations = 0;
   const double seconds = seconds_of([&] {
-    threads_.parallel_for(threads_.size(), 1,
-                          [&](ThreadPool::Slice) { operations = run_vnni_peak(kIterations); });
+    threads_.parallel_for(threads_.size(), 1, [&](ThreadPool::Slice slice) {
+      for (int64_t i = slice.begin; i < slice.end; ++i) operations += run_vnni_peak(kIterations);
+    });
   });
   if (operations == 0) return std::nullopt;  // a build without the instruction
-  return static_cast<double>(operations) * threads_.size() / seconds;
+  return static_cast<double>(operations) / seconds;
 }
 
 }  // namespace wader
