@@ -12,6 +12,7 @@ namespace wader {
 namespace {
 
 constexpr uint64_t kSampleBytes = uint64_t{128} << 20;  // of reads, more passes over less memory
+constexpr int64_t kGrainLines = 1024;  // of 64 bytes: long runs, as a matrix is read
 
 }  // namespace
 
@@ -27,7 +28,7 @@ double MachineRates::read_bytes_per_second() {
   std::atomic<uint64_t> sink = 0;  // what read_all() returns is used, so that it reads
   const double seconds = seconds_of([&] {
     for (uint64_t pass = 0; pass < passes; ++pass)
-      threads_.parallel_for(static_cast<int64_t>(memory_.size() / 64), 64,
+      threads_.parallel_for(static_cast<int64_t>(memory_.size() / 64), kGrainLines,
                             [&](ThreadPool::Slice slice) {
                               sink = read_all(memory_.data() + slice.begin * 64,
                                               static_cast<size_t>(slice.end - slice.begin) * 64);
