@@ -102,6 +102,23 @@ Status validate_engine_options(const EngineOptions& options) {
   return {};
 }
 
+EngineStats stats_between(const EngineStats& before, const EngineStats& after) {
+  EngineStats d = after;
+  d.prefill_tokens -= before.prefill_tokens;
+  d.decode_tokens -= before.decode_tokens;
+  d.prefill_seconds -= before.prefill_seconds;
+  d.decode_seconds -= before.decode_seconds;
+  d.expert_hits -= before.expert_hits;
+  d.expert_misses -= before.expert_misses;
+  d.bytes_read -= before.bytes_read;
+  d.read_wait_seconds -= before.read_wait_seconds;
+  d.pass_seconds.mixer -= before.pass_seconds.mixer;
+  d.pass_seconds.router -= before.pass_seconds.router;
+  d.pass_seconds.experts -= before.pass_seconds.experts;
+  d.pass_seconds.head -= before.pass_seconds.head;
+  return d;
+}
+
 Result<MemoryPlan> plan_for(const Container& container, const EngineOptions& options) {
   RETURN_IF_ERROR(validate_engine_options(options));
   // Loaded and dropped: what it takes is part of what the plan must hold.

@@ -69,6 +69,8 @@ class TrunkWeights {
   const float* final_norm;  // (hidden)
   std::vector<LayerWeights> layers;
 
+  std::span<const std::byte> bytes() const { return bytes_.span(); }  // trunk.bin as it was read
+
  private:
   AlignedBuffer bytes_;
   std::vector<float> vectors_;  // norms, biases, sinks: small, used whole each token
