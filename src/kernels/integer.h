@@ -58,4 +58,10 @@ void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums,
                   uint32_t n);
 }  // namespace avx512
 
+namespace neon {  // NEON with the 8-bit dot products of Armv8.2
+void matmul(const MatmulArgs& args);
+void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
+                  uint32_t n);
+}  // namespace neon
+
 }  // namespace wader

@@ -1,5 +1,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include <array>
@@ -47,6 +49,9 @@ class Table {
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
       add(kAvx512);
+#elif defined(__aarch64__)
+    static const Kernels kNeon = with_integer_products("neon", neon::matmul, neon::quantise_row);
+    if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) add(kNeon);
 #endif
   }
   std::span<const Kernels* const> all() const {
