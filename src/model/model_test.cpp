@@ -109,7 +109,7 @@ TEST(MemoryPlan, AutoShrinksContextBeforeItGivesUp) {
 // Snapshots go before slots do: where the budget is small there are none.
 TEST(MemoryPlan, SnapshotsTakeAThirtySecondOfTheBudget) {
   const ArchitectureSpec spec = testing::small_hybrid_spec();
-  const uint64_t each = snapshot_bytes(spec, 512, 32);
+  const uint64_t each = snapshot_bytes(spec, {512, 32, DType::f32});
   ASSERT_GT(each, 0u);
   uint64_t last = 0;
   for (const uint64_t budget : {24 * kMiB, 40 * kMiB, 80 * kMiB, kGiB}) {

@@ -21,8 +21,8 @@ struct Placer {
   }
 };
 
-uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, uint64_t context,
-                   uint64_t threads, std::byte* base) {
+uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, uint64_t threads,
+                   std::byte* base) {
   Placer place{base};
   const DeltaNetSpec& delta = spec.delta;
   const uint64_t hidden = spec.hidden, k = spec.experts_per_token, query = spec.query_width();
@@ -31,7 +31,8 @@ uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, ui
   w.row_width = static_cast<uint32_t>(
       align_up(std::max({hidden, inner, query, uint64_t{delta.value_width()}}), 64));
   w.row_scratch_width = static_cast<uint32_t>(matmul_scratch_floats(w.row_width));
-  w.score_width = static_cast<uint32_t>(align_up(context, 16));
+  w.attend_scratch_width = static_cast<uint32_t>(align_up(
+      attend_scratch_floats(spec.query_heads / std::max(spec.kv_heads, 1u), spec.head_dim), 16));
   place(w.x, rows * hidden);
   place(w.normed, rows * hidden);
   place(w.q, rows * query);
@@ -67,23 +68,21 @@ uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, ui
   place(w.x_scales, rows * w.row_width / kActivationBlock);
   place(w.x_sums, rows * w.row_width / kActivationBlock);
   place(w.x_code_sums, rows * w.row_width / kActivationBlock);
-  place(w.scores, threads * w.score_width);
+  place(w.attend_scratch, threads * w.attend_scratch_width);
   return place.used;
 }
 
 }  // namespace
 
-uint64_t Workspace::bytes(const ArchitectureSpec& spec, uint32_t rows, uint32_t context,
-                          uint32_t threads) {
+uint64_t Workspace::bytes(const ArchitectureSpec& spec, uint32_t rows, uint32_t threads) {
   Workspace counted;
-  return place_all(counted, spec, rows, context, threads, nullptr);
+  return place_all(counted, spec, rows, threads, nullptr);
 }
 
-Result<Workspace> Workspace::create(const ArchitectureSpec& spec, uint32_t rows, uint32_t context,
-                                    uint32_t threads) {
+Result<Workspace> Workspace::create(const ArchitectureSpec& spec, uint32_t rows, uint32_t threads) {
   Workspace workspace;
-  ASSIGN_OR_RETURN(workspace.memory_, AlignedBuffer::allocate(bytes(spec, rows, context, threads)));
-  place_all(workspace, spec, rows, context, threads, workspace.memory_.data());
+  ASSIGN_OR_RETURN(workspace.memory_, AlignedBuffer::allocate(bytes(spec, rows, threads)));
+  place_all(workspace, spec, rows, threads, workspace.memory_.data());
   return workspace;
 }
 

@@ -14,11 +14,9 @@ namespace wader {
 constexpr uint32_t kLogitsBlock = 4;
 
 struct Workspace {
-  // rows: the largest pass; context: the longest sequence; threads: compute threads.
-  static Result<Workspace> create(const ArchitectureSpec& spec, uint32_t rows, uint32_t context,
-                                  uint32_t threads);
-  static uint64_t bytes(const ArchitectureSpec& spec, uint32_t rows, uint32_t context,
-                        uint32_t threads);
+  // rows: the largest pass; threads: compute threads.
+  static Result<Workspace> create(const ArchitectureSpec& spec, uint32_t rows, uint32_t threads);
+  static uint64_t bytes(const ArchitectureSpec& spec, uint32_t rows, uint32_t threads);
 
   uint32_t rows = 0;
   float* x = nullptr;               // (rows, hidden), the residual stream
@@ -52,13 +50,13 @@ struct Workspace {
   uint32_t* group_start = nullptr;  // (experts + 1), by expert: where its assignments begin
   uint32_t* group = nullptr;        // (rows · k), assignments row · k + place, grouped by expert
   float* row_scratch = nullptr;     // (threads, row_scratch_width), matmul's
-  float* scores = nullptr;          // (threads, context)
+  float* attend_scratch = nullptr;  // (threads, attend_scratch_width)
   int8_t* x_codes = nullptr;        // (rows, row_width), the input of one linear, quantised
   float* x_scales = nullptr;        // (rows, row_width/32)
   float* x_sums = nullptr;          // (rows, row_width/32)
   int32_t* x_code_sums = nullptr;   // (rows, row_width/32)
   uint32_t row_width = 0;           // the widest input of a linear, padded to whole cache lines
-  uint32_t row_scratch_width = 0, score_width = 0;
+  uint32_t row_scratch_width = 0, attend_scratch_width = 0;
 
  private:
   AlignedBuffer memory_;
