@@ -64,8 +64,8 @@ class Table {
     }
 #elif defined(__aarch64__)
     if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) {
-      static const Kernels kNeon = table("neon", matmul<neon::matmul, portable::plain_matmul>,
-                                         neon::quantise_row, portable::set_float_ops);
+      static const Kernels kNeon = table("neon", matmul<neon::matmul, neon::plain_matmul>,
+                                         neon::quantise_row, neon::set_float_ops);
       add(kNeon);
     }
 #endif
