@@ -22,10 +22,6 @@ constexpr uint32_t kQuarters = kSumLanes / kBlocks;
 // the codes of a quarter run 8.
 constexpr uint32_t kFewTokens = 4;
 
-uint32_t least(uint32_t a, uint32_t b) {
-  return a < b ? a : b;
-}
-
 // Lane l + 8 to l, l + 4, l + 2, l + 1.
 float add_as_tree(const float32x4_t (&lanes)[kQuarters]) {
   const float32x4_t four = vaddq_f32(vaddq_f32(lanes[0], lanes[2]), vaddq_f32(lanes[1], lanes[3]));
@@ -65,33 +61,37 @@ float32x4_t half_e8m0(uint32x4_t bytes) {
   return vmulq_n_f32(vreinterpretq_f32_u32(bits), 0.5f);
 }
 
-// Scales (or biases) of the `count` blocks of one quarter run; 0 in the other lanes.
-float32x4_t load_scales(const Layout& l, const std::byte* plane, uint32_t row, uint32_t quarter,
-                        uint32_t count) {
-  const bool mxfp4 = l.format == DType::mxfp4;
-  const uint32_t unit = mxfp4 ? 1 : 2, groups = count >> l.shift;
+// Scales (or biases) of the `count` blocks of one quarter run (all four where kWhole); 0 in the
+// other lanes.
+template <DType kFormat, bool kWhole>
+[[gnu::always_inline]] inline float32x4_t load_scales(const Layout& l, const std::byte* plane,
+                                                      uint32_t row, uint32_t quarter,
+                                                      uint32_t count) {
+  constexpr uint32_t kUnit = kFormat == DType::mxfp4 ? 1 : 2;
+  const uint32_t shift = kFormat == DType::mxfp4 ? 0 : l.shift;
   const std::byte* from =
-      plane + (static_cast<size_t>(row) * l.groups + (quarter * kBlocks >> l.shift)) * unit;
+      plane + (static_cast<size_t>(row) * l.groups + (quarter * kBlocks >> shift)) * kUnit;
   uint64_t raw = 0;
-  if (groups == 4 && !mxfp4)
-    __builtin_memcpy(&raw, from, 8);
-  else if (groups * unit == 4)
-    __builtin_memcpy(&raw, from, 4);
+  if (!kWhole)
+    for (uint32_t i = 0; i < (count >> shift) * kUnit; ++i)
+      raw |= static_cast<uint64_t>(from[i]) << (8 * i);
+  else if (shift == 0)
+    __builtin_memcpy(&raw, from, 4 * kUnit);
+  else if (shift == 1)
+    __builtin_memcpy(&raw, from, 2 * kUnit);
   else
-    for (uint32_t i = 0; i < groups * unit; ++i) raw |= static_cast<uint64_t>(from[i]) << (8 * i);
+    __builtin_memcpy(&raw, from, kUnit);
   float32x4_t values;
-  if (mxfp4) {
-    const uint16x8_t wide = vmovl_u8(vcreate_u8(raw));
-    values = half_e8m0(vmovl_u16(vget_low_u16(wide)));
+  if constexpr (kFormat == DType::mxfp4) {
+    values = half_e8m0(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(raw)))));
   } else {
     uint16x4_t spread = vcreate_u16(raw);
-    if (l.shift > 0) spread = vzip1_u16(spread, spread);
-    if (l.shift > 1) spread = vzip1_u16(spread, spread);
+    if (shift > 0) spread = vzip1_u16(spread, spread);
+    if (shift > 1) spread = vzip1_u16(spread, spread);
     values = l.f16 ? vcvt_f32_f16(vreinterpret_f16_u16(spread))
                    : vreinterpretq_f32_u32(vshll_n_u16(spread, 16));
   }
-  if (count == kBlocks) return values;
-  // mxfp4's 0 is a denormal, which times NaN would not be nothing.
+  if constexpr (kWhole) return values;
   const uint32x4_t lane = {0, 1, 2, 3};
   return vreinterpretq_f32_u32(
       vandq_u32(vreinterpretq_u32_f32(values), vcltq_u32(lane, vdupq_n_u32(count))));
@@ -136,78 +136,102 @@ void arrange(const int8_t* from, uint32_t cols, int8_t* to) {
   }
 }
 
-// What a row's activations bring to one quarter run, zeros where it has no block.
-struct QuarterTerms {
-  float32x4_t scales, sums;
-  int32x4_t code_sums;
-};
-
-template <bool kWhole>
-[[gnu::always_inline]] inline QuarterTerms terms_at(const QuantisedRows& x, size_t at,
-                                                    uint32_t count) {
-  const float *scales = x.scales + at, *sums = x.sums + at;
-  const int32_t* code_sums = x.code_sums + at;
-  if constexpr (kWhole) return {vld1q_f32(scales), vld1q_f32(sums), vld1q_s32(code_sums)};
-  float some_scales[kBlocks] = {}, some_sums[kBlocks] = {};
-  int32_t some_code_sums[kBlocks] = {};
-  for (uint32_t i = 0; i < count; ++i) {
-    some_scales[i] = scales[i];
-    some_sums[i] = sums[i];
-    some_code_sums[i] = code_sums[i];
-  }
-  return {vld1q_f32(some_scales), vld1q_f32(some_sums), vld1q_s32(some_code_sums)};
+// A block's Σ code · x, in parts; x as arrange() leaves it.
+[[gnu::always_inline]] inline int32x4_t dot(Codes codes, const int8_t* x) {
+  const int32x4_t part = vdotq_s32(vdupq_n_s32(0), codes.a, vld1q_s8(x));
+  return vdotq_s32(part, codes.b, vld1q_s8(x + 16));
 }
 
-// Adds the terms of quarter run `quarter` of one row to the lanes they belong to.
-template <DType kFormat, uint32_t kTokens, bool kWhole>
+// What one quarter run brings to its four lanes.
+struct Terms {
+  int32x4_t dots, code_sums;
+  float32x4_t scales, biases;  // of the weights
+  float32x4_t x_scales, x_sums;
+};
+
+template <DType kFormat>
+[[gnu::always_inline]] inline float32x4_t add_terms(const Terms& terms, float32x4_t lanes) {
+  int32x4_t dots = terms.dots;
+  if constexpr (kFormat == DType::affine8) dots = vmlaq_n_s32(dots, terms.code_sums, 128);
+  lanes = vfmaq_f32(lanes, vcvtq_f32_s32(dots), vmulq_f32(terms.scales, terms.x_scales));
+  if constexpr (kFormat != DType::mxfp4) lanes = vfmaq_f32(lanes, terms.biases, terms.x_sums);
+  return lanes;
+}
+
+// The last quarter run of a row, of fewer than four blocks, for one token.
+template <DType kFormat>
+[[gnu::noinline, gnu::cold]] float32x4_t add_partial(const MatmulArgs& a, const Layout& l,
+                                                     const int8_t* x, uint32_t row, uint32_t token,
+                                                     float32x4_t lanes) {
+  const uint32_t quarter = l.blocks / kBlocks, first = quarter * kBlocks, count = l.blocks - first;
+  const std::byte* from = a.w.codes + row * l.code_bytes + size_t{first} * l.block_bytes;
+  const size_t at = token * a.xq->blocks_stride + first;
+  x += size_t{token} * a.w.cols + first * kActivationBlock;
+  int32_t dots[kBlocks] = {}, code_sums[kBlocks] = {};
+  float x_scales[kBlocks] = {}, x_sums[kBlocks] = {};
+  for (uint32_t b = 0; b < count; ++b) {
+    dots[b] =
+        vaddvq_s32(dot(load_codes<kFormat>(from + b * l.block_bytes), x + b * kActivationBlock));
+    code_sums[b] = a.xq->code_sums[at + b];
+    x_scales[b] = a.xq->scales[at + b];
+    x_sums[b] = a.xq->sums[at + b];
+  }
+  Terms terms{};
+  terms.dots = vld1q_s32(dots);
+  terms.code_sums = vld1q_s32(code_sums);
+  terms.scales = load_scales<kFormat, false>(l, a.w.scales, row, quarter, count);
+  if constexpr (kFormat != DType::mxfp4)
+    terms.biases = load_scales<kFormat, false>(l, a.w.biases, row, quarter, count);
+  terms.x_scales = vld1q_f32(x_scales);
+  terms.x_sums = vld1q_f32(x_sums);
+  return add_terms<kFormat>(terms, lanes);
+}
+
+// Quarter run `quarter` of one row, whose lanes are lanes[…][kQuarter]: a constant, so that they
+// are registers. Nothing beyond the row's end.
+template <DType kFormat, uint32_t kTokens, uint32_t kQuarter>
 [[gnu::always_inline]] inline void add_quarter(const MatmulArgs& a, const Layout& l,
                                                const int8_t* x, uint32_t row, uint32_t quarter,
                                                float32x4_t (&lanes)[kTokens][kQuarters]) {
-  const uint32_t first = quarter * kBlocks, count = kWhole ? kBlocks : l.blocks - first;
+  const uint32_t first = quarter * kBlocks;
+  if (first + kBlocks > l.blocks) [[unlikely]] {
+    for (uint32_t t = 0; t < kTokens && first < l.blocks; ++t)
+      lanes[t][kQuarter] = add_partial<kFormat>(a, l, x, row, t, lanes[t][kQuarter]);
+    return;
+  }
   const std::byte* from = a.w.codes + row * l.code_bytes + size_t{first} * l.block_bytes;
-  const int8x16_t zero = vdupq_n_s8(0);
   Codes codes[kBlocks];
-  for (uint32_t b = 0; b < kBlocks; ++b)
-    codes[b] =
-        kWhole || b < count ? load_codes<kFormat>(from + b * l.block_bytes) : Codes{zero, zero};
-  const float32x4_t scales = load_scales(l, a.w.scales, row, quarter, count);
-  float32x4_t biases = vdupq_n_f32(0);
-  if constexpr (kFormat != DType::mxfp4) biases = load_scales(l, a.w.biases, row, quarter, count);
+  for (uint32_t b = 0; b < kBlocks; ++b) codes[b] = load_codes<kFormat>(from + b * l.block_bytes);
+  Terms terms{};
+  terms.scales = load_scales<kFormat, true>(l, a.w.scales, row, quarter, kBlocks);
+  if constexpr (kFormat != DType::mxfp4)
+    terms.biases = load_scales<kFormat, true>(l, a.w.biases, row, quarter, kBlocks);
   for (uint32_t t = 0; t < kTokens; ++t) {
-    const int8_t* x_codes = x + size_t{t} * a.w.cols + first * kActivationBlock;
-    int32x4_t sums[kBlocks];
-    for (uint32_t b = 0; b < kBlocks; ++b) {
-      sums[b] = vdupq_n_s32(0);
-      if (!kWhole && b >= count) continue;
-      sums[b] = vdotq_s32(sums[b], codes[b].a, vld1q_s8(x_codes + b * kActivationBlock));
-      sums[b] = vdotq_s32(sums[b], codes[b].b, vld1q_s8(x_codes + b * kActivationBlock + 16));
-    }
-    int32x4_t sum = vpaddq_s32(vpaddq_s32(sums[0], sums[1]), vpaddq_s32(sums[2], sums[3]));
-    const QuarterTerms terms = terms_at<kWhole>(*a.xq, t * a.xq->blocks_stride + first, count);
-    if constexpr (kFormat == DType::affine8) sum = vmlaq_n_s32(sum, terms.code_sums, 128);
-    float32x4_t& lane = lanes[t][quarter % kQuarters];
-    lane = vfmaq_f32(lane, vcvtq_f32_s32(sum), vmulq_f32(scales, terms.scales));
-    if constexpr (kFormat != DType::mxfp4) lane = vfmaq_f32(lane, biases, terms.sums);
+    const int8_t* of_token = x + size_t{t} * a.w.cols + first * kActivationBlock;
+    const size_t at = t * a.xq->blocks_stride + first;
+    int32x4_t dots[kBlocks];
+    for (uint32_t b = 0; b < kBlocks; ++b) dots[b] = dot(codes[b], of_token + b * kActivationBlock);
+    terms.dots = vpaddq_s32(vpaddq_s32(dots[0], dots[1]), vpaddq_s32(dots[2], dots[3]));
+    if constexpr (kFormat == DType::affine8) terms.code_sums = vld1q_s32(a.xq->code_sums + at);
+    terms.x_scales = vld1q_f32(a.xq->scales + at);
+    if constexpr (kFormat != DType::mxfp4) terms.x_sums = vld1q_f32(a.xq->sums + at);
+    lanes[t][kQuarter] = add_terms<kFormat>(terms, lanes[t][kQuarter]);
   }
 }
 
 template <DType kFormat, uint32_t kTokens>
 void row_by_row(const MatmulArgs& a, const Layout& l, const int8_t* x) {
-  const uint32_t whole = l.blocks / kBlocks;
+  const uint32_t quarters = (l.blocks + kBlocks - 1) / kBlocks;
   for (uint32_t r = a.row_begin; r < a.row_end; ++r) {
     float32x4_t lanes[kTokens][kQuarters];
     for (auto& of_token : lanes)
       for (float32x4_t& lane : of_token) lane = vdupq_n_f32(0);
-    uint32_t quarter = 0;
-    // By runs, so that each quarter's lanes are registers.
-    for (; quarter + kQuarters <= whole; quarter += kQuarters) {
-#pragma GCC unroll 4
-      for (uint32_t i = 0; i < kQuarters; ++i)
-        add_quarter<kFormat, kTokens, true>(a, l, x, r, quarter + i, lanes);
+    for (uint32_t quarter = 0; quarter < quarters; quarter += kQuarters) {
+      add_quarter<kFormat, kTokens, 0>(a, l, x, r, quarter, lanes);
+      add_quarter<kFormat, kTokens, 1>(a, l, x, r, quarter + 1, lanes);
+      add_quarter<kFormat, kTokens, 2>(a, l, x, r, quarter + 2, lanes);
+      add_quarter<kFormat, kTokens, 3>(a, l, x, r, quarter + 3, lanes);
     }
-    for (; quarter < whole; ++quarter)
-      add_quarter<kFormat, kTokens, true>(a, l, x, r, quarter, lanes);
-    if (whole * kBlocks < l.blocks) add_quarter<kFormat, kTokens, false>(a, l, x, r, whole, lanes);
     const float bias = a.bias ? a.bias[r] : 0.0f;
     for (uint32_t t = 0; t < kTokens; ++t) a.y[t * a.y_stride + r] = add_as_tree(lanes[t]) + bias;
   }
@@ -291,19 +315,30 @@ void unpack_codes(const MatmulArgs& a, const Layout& l, const Tile& tile, uint32
   }
 }
 
+template <DType kFormat, bool kWhole>
+[[gnu::always_inline]] inline void unpack_quarter(const Layout& l, const Tile& tile,
+                                                  const std::byte* plane, float* to, uint32_t row,
+                                                  uint32_t end, uint32_t quarter) {
+  const uint32_t first = quarter * kBlocks, count = kWhole ? kBlocks : l.blocks - first;
+  int32x4_t rows[4];
+  for (uint32_t i = 0; i < 4; ++i)
+    rows[i] =
+        row + i < end
+            ? vreinterpretq_s32_f32(load_scales<kFormat, kWhole>(l, plane, row + i, quarter, count))
+            : vdupq_n_s32(0);
+  transpose(rows);
+  for (uint32_t k = 0; k < count; ++k)
+    vst1q_f32(to + tile.place(first + k) * kTileRows, vreinterpretq_f32_s32(rows[k]));
+}
+
+template <DType kFormat>
 void unpack_scales(const Layout& l, const Tile& tile, const std::byte* plane, float* to,
                    uint32_t row, uint32_t end) {
-  for (uint32_t first = 0; first < l.blocks; first += kBlocks) {
-    const uint32_t count = least(kBlocks, l.blocks - first);
-    int32x4_t rows[4];
-    for (uint32_t i = 0; i < 4; ++i)
-      rows[i] = row + i < end
-                    ? vreinterpretq_s32_f32(load_scales(l, plane, row + i, first / kBlocks, count))
-                    : vdupq_n_s32(0);
-    transpose(rows);
-    for (uint32_t k = 0; k < count; ++k)
-      vst1q_f32(to + tile.place(first + k) * kTileRows, vreinterpretq_f32_s32(rows[k]));
-  }
+  const uint32_t whole = l.blocks / kBlocks;
+  for (uint32_t quarter = 0; quarter < whole; ++quarter)
+    unpack_quarter<kFormat, true>(l, tile, plane, to, row, end, quarter);
+  if (whole * kBlocks < l.blocks)
+    unpack_quarter<kFormat, false>(l, tile, plane, to, row, end, whole);
 }
 
 template <DType kFormat>
@@ -311,9 +346,9 @@ void unpack(const MatmulArgs& a, const Layout& l, const Tile& tile, uint32_t row
   for (uint32_t part = 0; part < kParts; ++part) {
     const uint32_t first = row + part * 4;
     unpack_codes<kFormat>(a, l, tile, first, a.row_end, part);
-    unpack_scales(l, tile, a.w.scales, tile.scales + part * 4, first, a.row_end);
+    unpack_scales<kFormat>(l, tile, a.w.scales, tile.scales + part * 4, first, a.row_end);
     if constexpr (kFormat != DType::mxfp4)
-      unpack_scales(l, tile, a.w.biases, tile.biases + part * 4, first, a.row_end);
+      unpack_scales<kFormat>(l, tile, a.w.biases, tile.biases + part * 4, first, a.row_end);
   }
 }
 
@@ -340,9 +375,7 @@ template <DType kFormat, uint32_t kTokens>
     const int8_t* from = x.codes + (token + t) * x.codes_stride + block * kActivationBlock;
     codes[t][0] = vld1q_s8(from);
     codes[t][1] = vld1q_s8(from + 16);
-    const bool shifted = kFormat == DType::affine8;
-    for (int32x4_t& sum : sums[t])
-      sum = vdupq_n_s32(shifted ? 128 * x.code_sums[at + t * x.blocks_stride] : 0);
+    for (int32x4_t& sum : sums[t]) sum = vdupq_n_s32(0);
   }
   const int8_t* w = tile.codes + place * kBlockBytes;
   add_quad<kTokens, 0>(w, codes, sums);
@@ -361,7 +394,10 @@ template <DType kFormat, uint32_t kTokens>
     for (uint32_t t = 0; t < kTokens; ++t) {
       const size_t one = at + t * x.blocks_stride;
       float32x4_t& sum = lane[t][part];
-      sum = vfmaq_f32(sum, vcvtq_f32_s32(sums[t][part]), vmulq_n_f32(scales, x.scales[one]));
+      int32x4_t whole = sums[t][part];
+      if constexpr (kFormat == DType::affine8)
+        whole = vaddq_s32(whole, vdupq_n_s32(128 * x.code_sums[one]));
+      sum = vfmaq_f32(sum, vcvtq_f32_s32(whole), vmulq_n_f32(scales, x.scales[one]));
       if constexpr (kFormat != DType::mxfp4) sum = vfmaq_n_f32(sum, biases, x.sums[one]);
     }
   }
