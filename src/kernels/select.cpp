@@ -41,7 +41,7 @@ class Table {
     // The compiler's test covers the operating system's part, saving the wide registers, too.
     __builtin_cpu_init();
     static const Kernels kAvx2 = with_integer_products("avx2", avx2::matmul, avx2::quantise_row);
-    if (__builtin_cpu_supports("avx2") && has_f16c()) add(kAvx2);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) add(kAvx2);
     static const Kernels kAvx512 =
         with_integer_products("avx512", avx512::matmul, avx512::quantise_row);
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
