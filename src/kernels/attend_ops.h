@@ -49,11 +49,13 @@ struct AttendOps {
          base += kAttentionBlock) {
       const size_t index = base % a.capacity * size_t{a.head_dim};
       const Block block{
+          .most = most,
+          .sum = sum,
           .k = reinterpret_cast<const uint16_t*>(a.k) + index,
           .v = reinterpret_cast<const uint16_t*>(a.v) + index,
           .begin = base < a.first ? a.first - base : 0,
           .end = a.last - base < kAttentionBlock ? a.last - base + 1 : kAttentionBlock};
-      add_queries<kMostQueries>(a, block, most, sum, 0);
+      add_queries<kMostQueries>(a, block, 0);
     }
     for (uint32_t i = 0; i < a.queries; ++i) {
       float* out = a.out + size_t{i} * a.head_dim;
@@ -66,6 +68,8 @@ struct AttendOps {
  private:
   // Places [begin, end) of a block's 64 are asked for; what stands at the others may be anything.
   struct Block {
+    float* most;  // (queries): m
+    float* sum;   // (queries): l
     const uint16_t* k;
     const uint16_t* v;
     uint32_t begin, end;
@@ -76,22 +80,21 @@ struct AttendOps {
   }
 
   template <uint32_t kQueries>
-  static void add_queries(const AttendArgs& a, const Block& block, float* most, float* sum,
-                          uint32_t query) {
-    for (; query + kQueries <= a.queries; query += kQueries)
-      add_block<kQueries>(a, block, most + query, sum + query, query);
-    if constexpr (kQueries > 1) add_queries<kQueries / 2>(a, block, most, sum, query);
+  static void add_queries(const AttendArgs& a, const Block& block, uint32_t query) {
+    for (; query + kQueries <= a.queries; query += kQueries) add_block<kQueries>(a, block, query);
+    if constexpr (kQueries > 1) add_queries<kQueries / 2>(a, block, query);
   }
 
   template <uint32_t kQueries>
-  static void add_block(const AttendArgs& a, const Block& block, float* most, float* sum,
-                        uint32_t query) {
-    constexpr uint32_t kWide = power_of_two(L::kAccumulators / kQueries);
+  static void add_block(const AttendArgs& a, const Block& block, uint32_t query) {
+    // Tiles of keys, and vectors of values, whose sums for all these queries stay in registers.
+    constexpr uint32_t kWide = M::power_of_two(L::kAccumulators / kQueries, 8);
+    constexpr uint32_t kWideTiles = kWide < kTiles ? kWide : kTiles;
     float p[kQueries][kAttentionBlock];
-    const float* q = a.q + size_t{query} * a.head_dim;
-    const uint32_t tiles_end = (block.end - 1) / kKeyTile + 1;
-    score_tiles < kQueries,
-        kWide<kTiles ? kWide : kTiles>(a, block, q, p, block.begin / kKeyTile, tiles_end);
+    score_tiles<kQueries, kWideTiles>(a, block, query, p, block.begin / kKeyTile,
+                                      (block.end - 1) / kKeyTile + 1);
+    float* most = block.most + query;
+    float* sum = block.sum + query;
     float before[kLanes] = {}, now[kLanes] = {}, added[kLanes] = {}, factor[kLanes];
     for (uint32_t i = 0; i < kQueries; ++i) {
       before[i] = most[i];
@@ -103,38 +106,33 @@ struct AttendOps {
     L::store_n(sum, L::fma(L::load_n(sum, kQueries), decay, L::load(added)), kQueries);
 
     float* out = a.out + size_t{query} * a.head_dim;
-    M::template in_stripes <
-        kWide<8 ? kWide : 8>(
-            0, a.head_dim,
-            [&](auto count, uint32_t at) {
-              add_values<kQueries, decltype(count)::value>(out, p, factor, block, at, a.head_dim);
-            });
+    M::template in_stripes<kWide>(0, a.head_dim, [&](auto count, uint32_t at) {
+      add_values<kQueries, decltype(count)::value>(out, p, factor, block, at, a.head_dim);
+    });
   }
 
-  static constexpr uint32_t power_of_two(uint32_t n) { return n < 2 ? n : 2 * power_of_two(n / 2); }
-
   template <uint32_t kQueries, uint32_t kWide>
-  static void score_tiles(const AttendArgs& a, const Block& block, const float* q,
+  static void score_tiles(const AttendArgs& a, const Block& block, uint32_t query,
                           float (&scores)[kQueries][kAttentionBlock], uint32_t tile, uint32_t end) {
+    const float* q = a.q + query * size_t{a.head_dim};
     const size_t tile_size = size_t{kKeyTile} * a.head_dim;
     for (; tile + kWide <= end; tile += kWide) {
       const uint16_t* k = block.k + tile * tile_size;
       Vec acc[kQueries][kWide], key[kWide];
-      WADER_UNROLL for (uint32_t i = 0; i < kQueries; ++i)
-          WADER_UNROLL for (uint32_t t = 0; t < kWide; ++t) acc[i][t] = L::zero();
+      for (uint32_t i = 0; i < kQueries; ++i)
+        for (uint32_t t = 0; t < kWide; ++t) acc[i][t] = L::zero();
       for (uint32_t d = 0; d < a.head_dim; ++d, k += kKeyTile) {
-        WADER_UNROLL for (uint32_t t = 0; t < kWide; ++t) key[t] = L::load_f16(k + t * tile_size);
-        WADER_UNROLL for (uint32_t i = 0; i < kQueries; ++i) {
-          const Vec query = L::set1(q[i * size_t{a.head_dim} + d]);
-          WADER_UNROLL for (uint32_t t = 0; t < kWide; ++t) acc[i][t] =
-              L::fma(query, key[t], acc[i][t]);
+        for (uint32_t t = 0; t < kWide; ++t) key[t] = L::load_f16(k + t * tile_size);
+        for (uint32_t i = 0; i < kQueries; ++i) {
+          const Vec of_query = L::set1(q[i * size_t{a.head_dim} + d]);
+          for (uint32_t t = 0; t < kWide; ++t) acc[i][t] = L::fma(of_query, key[t], acc[i][t]);
         }
       }
-      WADER_UNROLL for (uint32_t i = 0; i < kQueries; ++i)
-          WADER_UNROLL for (uint32_t t = 0; t < kWide; ++t)
-              L::store(scores[i] + (tile + t) * kKeyTile, L::mul(acc[i][t], L::set1(a.scale)));
+      for (uint32_t i = 0; i < kQueries; ++i)
+        for (uint32_t t = 0; t < kWide; ++t)
+          L::store(scores[i] + (tile + t) * kKeyTile, L::mul(acc[i][t], L::set1(a.scale)));
     }
-    if constexpr (kWide > 1) score_tiles<kQueries, kWide / 2>(a, block, q, scores, tile, end);
+    if constexpr (kWide > 1) score_tiles<kQueries, kWide / 2>(a, block, query, scores, tile, end);
   }
 
   // One query's scores become e^(s − m'), 0 at places not asked for. `most` becomes m'; gives their
@@ -170,27 +168,37 @@ struct AttendOps {
     return L::add_as_tree(sum);
   }
 
+  template <uint32_t kCount>
+  static Vec load_values(const uint16_t* row, uint32_t v, uint32_t left) {
+    if constexpr (kCount == 0)
+      return L::load_f16_n(row, left);
+    else
+      return L::load_f16(row + v * kLanes);
+  }
+
+  // A function of its own: inlined with the rest, g++ 12 keeps the values on the stack, at half the
+  // speed.
   template <uint32_t kQueries, uint32_t kCount>
-  static void add_values(float* out, const float (&p)[kQueries][kAttentionBlock],
-                         const float* factor, const Block& block, uint32_t at, uint32_t head_dim) {
+  [[gnu::noinline]] static void add_values(float* out, const float (&p)[kQueries][kAttentionBlock],
+                                           const float* factor, const Block& block, uint32_t at,
+                                           uint32_t head_dim) {
     constexpr uint32_t kVectors = M::vectors_of(kCount);
     Vec acc[kQueries][kVectors], value[kVectors];
-    WADER_UNROLL for (uint32_t i = 0; i < kQueries; ++i)
-        WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) acc[i][v] =
+    for (uint32_t i = 0; i < kQueries; ++i)
+      for (uint32_t v = 0; v < kVectors; ++v)
+        acc[i][v] =
             L::mul(M::template stripe_load<kCount>(out + i * size_t{head_dim}, at, v, head_dim),
                    L::set1(factor[i]));
     const uint16_t* row = block.v + size_t{block.begin} * head_dim + at;
     for (uint32_t j = block.begin; j < block.end; ++j, row += head_dim) {
-      WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) value[v] =
-          kCount == 0 ? L::load_f16_n(row, head_dim - at) : L::load_f16(row + v * kLanes);
-      WADER_UNROLL for (uint32_t i = 0; i < kQueries; ++i) {
+      for (uint32_t v = 0; v < kVectors; ++v) value[v] = load_values<kCount>(row, v, head_dim - at);
+      for (uint32_t i = 0; i < kQueries; ++i) {
         const Vec weight = L::set1(p[i][j]);
-        WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) acc[i][v] =
-            L::fma(weight, value[v], acc[i][v]);
+        for (uint32_t v = 0; v < kVectors; ++v) acc[i][v] = L::fma(weight, value[v], acc[i][v]);
       }
     }
-    WADER_UNROLL for (uint32_t i = 0; i < kQueries; ++i) WADER_UNROLL for (uint32_t v = 0;
-                                                                           v < kVectors; ++v)
+    for (uint32_t i = 0; i < kQueries; ++i)
+      for (uint32_t v = 0; v < kVectors; ++v)
         M::template stripe_store<kCount>(out + i * size_t{head_dim}, at, v, head_dim, acc[i][v]);
   }
 };

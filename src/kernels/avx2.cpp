@@ -7,7 +7,7 @@
 // Only what is defined here and intrinsics: an inline function of a header, not inlined, could
 // become the program's only copy.
 
-#if defined(__AVX2__) && defined(__F16C__)
+#if defined(__AVX2__) && defined(__F16C__) && defined(__FMA__)
 
 #include <immintrin.h>
 
@@ -209,11 +209,12 @@ template <DType kFormat, bool kWhole>
       sum = _mm256_add_epi32(sum,
                              _mm256_mullo_epi32(_mm256_maskload_epi32(a.xq->code_sums + at, mask),
                                                 _mm256_set1_epi32(l.offset)));
-    __m256 p = _mm256_mul_ps(_mm256_cvtepi32_ps(sum),
-                             _mm256_mul_ps(scales, _mm256_maskload_ps(a.xq->scales + at, mask)));
+    __m256& lane = lanes[t][half % 2];
+    lane =
+        _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum),
+                        _mm256_mul_ps(scales, _mm256_maskload_ps(a.xq->scales + at, mask)), lane);
     if (kFormat != DType::mxfp4)
-      p = _mm256_add_ps(p, _mm256_mul_ps(biases, _mm256_maskload_ps(a.xq->sums + at, mask)));
-    lanes[t][half % 2] = _mm256_add_ps(lanes[t][half % 2], p);
+      lane = _mm256_fmadd_ps(biases, _mm256_maskload_ps(a.xq->sums + at, mask), lane);
   }
 }
 
@@ -369,13 +370,13 @@ void multiply_tile(const MatmulArgs& a, const Layout& l, const Tile& tile, size_
       for (uint32_t half = 0; half < 2; ++half)
         for (uint32_t t = 0; t < kTokens; ++t) {
           const size_t from = place * kTileRows + half * 8, one = at + t * x.blocks_stride;
-          __m256 p = _mm256_mul_ps(
+          lane[t][half] = _mm256_fmadd_ps(
               _mm256_cvtepi32_ps(sums[t][half]),
-              _mm256_mul_ps(_mm256_loadu_ps(tile.scales + from), _mm256_set1_ps(x.scales[one])));
+              _mm256_mul_ps(_mm256_loadu_ps(tile.scales + from), _mm256_set1_ps(x.scales[one])),
+              lane[t][half]);
           if constexpr (kFormat != DType::mxfp4)
-            p = _mm256_add_ps(
-                p, _mm256_mul_ps(_mm256_loadu_ps(tile.biases + from), _mm256_set1_ps(x.sums[one])));
-          lane[t][half] = _mm256_add_ps(lane[t][half], p);
+            lane[t][half] = _mm256_fmadd_ps(_mm256_loadu_ps(tile.biases + from),
+                                            _mm256_set1_ps(x.sums[one]), lane[t][half]);
         }
     }
     uint32_t depth = 0;

@@ -215,13 +215,13 @@ template <DType kFormat, uint32_t kTokens, bool kWhole>
       sum = _mm512_sub_epi32(
           sum, _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(mask, a.xq->code_sums + at),
                                   _mm512_set1_epi32(12)));
-    __m512 p = _mm512_mul_ps(_mm512_cvtepi32_ps(sum),
-                             _mm512_mul_ps(scales, _mm512_maskz_loadu_ps(mask, a.xq->scales + at)));
+    // A last run's lanes without a block hold zeros on both sides, by the masks of their loads, so
+    // that what they add is 0 · 0 and never 0 · NaN.
+    lanes[t] = _mm512_fmadd_ps(
+        _mm512_cvtepi32_ps(sum),
+        _mm512_mul_ps(scales, _mm512_maskz_loadu_ps(mask, a.xq->scales + at)), lanes[t]);
     if constexpr (kFormat != DType::mxfp4)
-      p = _mm512_add_ps(p, _mm512_mul_ps(biases, _mm512_maskz_loadu_ps(mask, a.xq->sums + at)));
-    // A last run's lanes without a block must not even see 0 · NaN.
-    lanes[t] =
-        kWhole ? _mm512_add_ps(lanes[t], p) : _mm512_mask_add_ps(lanes[t], mask, lanes[t], p);
+      lanes[t] = _mm512_fmadd_ps(biases, _mm512_maskz_loadu_ps(mask, a.xq->sums + at), lanes[t]);
   }
 }
 
@@ -391,12 +391,12 @@ template <bool kAffine, uint32_t kTokens>
     const __m512 scales = _mm512_loadu_ps(tile.scales + from);
     for (uint32_t t = 0; t < kTokens; ++t) {
       const size_t one = at + t * x.blocks_stride;
-      __m512 p = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[t][half]),
-                               _mm512_mul_ps(scales, _mm512_set1_ps(x.scales[one])));
+      lane[t][half] =
+          _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[t][half]),
+                          _mm512_mul_ps(scales, _mm512_set1_ps(x.scales[one])), lane[t][half]);
       if constexpr (kAffine)
-        p = _mm512_add_ps(
-            p, _mm512_mul_ps(_mm512_loadu_ps(tile.biases + from), _mm512_set1_ps(x.sums[one])));
-      lane[t][half] = _mm512_add_ps(lane[t][half], p);
+        lane[t][half] = _mm512_fmadd_ps(_mm512_loadu_ps(tile.biases + from),
+                                        _mm512_set1_ps(x.sums[one]), lane[t][half]);
     }
   }
 }

@@ -28,7 +28,7 @@ struct DeltaOps {
 
   static void delta_fold(const DeltaFoldArgs& a) {
     constexpr uint32_t kStateRows = 4;
-    constexpr uint32_t kWide = power_of_two(L::kAccumulators / kStateRows);
+    constexpr uint32_t kWide = M::power_of_two(L::kAccumulators / kStateRows, 8);
     const double last = a.log_decay[kDeltaBlock - 1];
     float since[kDeltaBlock];
     for (uint32_t j = 0; j < kDeltaBlock; ++j) since[j] = static_cast<float>(last - a.log_decay[j]);
@@ -55,8 +55,6 @@ struct DeltaOps {
   }
 
  private:
-  static constexpr uint32_t power_of_two(uint32_t n) { return n < 2 ? n : 2 * power_of_two(n / 2); }
-
   static float exp_of(double log_decay) {
     float e[kLanes];
     L::store(e, M::exp(L::set1(static_cast<float>(log_decay))));
@@ -66,11 +64,10 @@ struct DeltaOps {
   // Sᵀk to the deltas and Sᵀq to y, of rows [i, i + kAsked).
   template <uint32_t kAsked>
   static void ask_state(const DeltaBlockArgs& a, uint32_t i) {
-    constexpr uint32_t kWide = power_of_two(L::kAccumulators / (2 * kAsked));
-    M::template in_stripes <
-        kWide<8 ? kWide : 8>(
-            0, a.value_dim,
-            [&](auto count, uint32_t at) { ask_stripe<kAsked, decltype(count)::value>(a, i, at); });
+    constexpr uint32_t kWide = M::power_of_two(L::kAccumulators / (2 * kAsked), 8);
+    M::template in_stripes<kWide>(0, a.value_dim, [&](auto count, uint32_t at) {
+      ask_stripe<kAsked, decltype(count)::value>(a, i, at);
+    });
   }
 
   template <uint32_t kAsked, uint32_t kCount>
@@ -79,28 +76,28 @@ struct DeltaOps {
     const float* k = a.keys + size_t{i} * a.key_dim;
     const float* q = a.q + (i - a.begin) * a.q_stride;
     Vec to_k[kAsked][kVectors], to_q[kAsked][kVectors], s[kVectors];
-    WADER_UNROLL for (uint32_t r = 0; r < kAsked; ++r)
-        WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) to_k[r][v] = to_q[r][v] = L::zero();
+    for (uint32_t r = 0; r < kAsked; ++r)
+      for (uint32_t v = 0; v < kVectors; ++v) to_k[r][v] = to_q[r][v] = L::zero();
     const float* state = a.state;
     for (uint32_t c = 0; c < a.key_dim; ++c, state += a.value_dim) {
-      WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) s[v] =
-          M::template stripe_load<kCount>(state, at, v, a.value_dim);
-      WADER_UNROLL for (uint32_t r = 0; r < kAsked; ++r) {
+      for (uint32_t v = 0; v < kVectors; ++v)
+        s[v] = M::template stripe_load<kCount>(state, at, v, a.value_dim);
+      for (uint32_t r = 0; r < kAsked; ++r) {
         const Vec key = L::set1(k[r * size_t{a.key_dim} + c]);
         const Vec query = L::set1(q[r * a.q_stride + c]);
-        WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) {
+        for (uint32_t v = 0; v < kVectors; ++v) {
           to_k[r][v] = L::fma(key, s[v], to_k[r][v]);
           to_q[r][v] = L::fma(query, s[v], to_q[r][v]);
         }
       }
     }
-    WADER_UNROLL for (uint32_t r = 0; r < kAsked; ++r)
-        WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) {
-      float* delta = a.deltas + size_t{i + r} * a.value_dim;
-      float* y = a.y + (i + r - a.begin) * a.y_stride;
-      M::template stripe_store<kCount>(delta, at, v, a.value_dim, to_k[r][v]);
-      M::template stripe_store<kCount>(y, at, v, a.value_dim, to_q[r][v]);
-    }
+    for (uint32_t r = 0; r < kAsked; ++r)
+      for (uint32_t v = 0; v < kVectors; ++v) {
+        float* delta = a.deltas + size_t{i + r} * a.value_dim;
+        float* y = a.y + (i + r - a.begin) * a.y_stride;
+        M::template stripe_store<kCount>(delta, at, v, a.value_dim, to_k[r][v]);
+        M::template stripe_store<kCount>(y, at, v, a.value_dim, to_q[r][v]);
+      }
   }
 
   // What the earlier rows of the block and the row's own delta add.
@@ -131,11 +128,10 @@ struct DeltaOps {
       L::store(row.by_key + begin, L::mul(factor, L::load(with_k)));
       L::store(row.by_query + begin, L::mul(factor, L::load(with_q)));
     }
-    constexpr uint32_t kWide = power_of_two(L::kAccumulators / 2);
-    M::template in_stripes <
-        kWide<8 ? kWide : 8>(
-            0, a.value_dim,
-            [&](auto count, uint32_t at) { finish_stripe<decltype(count)::value>(a, row, at); });
+    constexpr uint32_t kWide = M::power_of_two(L::kAccumulators / 2, 8);
+    M::template in_stripes<kWide>(0, a.value_dim, [&](auto count, uint32_t at) {
+      finish_stripe<decltype(count)::value>(a, row, at);
+    });
   }
 
   template <uint32_t kCount>
@@ -145,7 +141,7 @@ struct DeltaOps {
     float* own_delta = a.deltas + size_t{row.i} * a.value_dim;
     float* y = a.y + r * a.y_stride;
     Vec answer[kVectors], out[kVectors];
-    WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) {
+    for (uint32_t v = 0; v < kVectors; ++v) {
       const Vec decay = L::set1(row.decay);
       answer[v] = L::mul(M::template stripe_load<kCount>(own_delta, at, v, a.value_dim), decay);
       out[v] = L::mul(M::template stripe_load<kCount>(y, at, v, a.value_dim), decay);
@@ -153,7 +149,7 @@ struct DeltaOps {
     const float* earlier = a.deltas;
     for (uint32_t j = 0; j < row.i; ++j, earlier += a.value_dim) {
       const Vec by_key = L::set1(row.by_key[j]), by_query = L::set1(row.by_query[j]);
-      WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) {
+      for (uint32_t v = 0; v < kVectors; ++v) {
         const Vec delta = M::template stripe_load<kCount>(earlier, at, v, a.value_dim);
         answer[v] = L::fma(by_key, delta, answer[v]);
         out[v] = L::fma(by_query, delta, out[v]);
@@ -161,7 +157,7 @@ struct DeltaOps {
     }
     const Vec beta = L::set1(a.beta[r * a.beta_stride]), own = L::set1(row.own);
     const float* value = a.v + r * a.v_stride;
-    WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) {
+    for (uint32_t v = 0; v < kVectors; ++v) {
       const Vec wanted = M::template stripe_load<kCount>(value, at, v, a.value_dim);
       const Vec delta = L::mul(beta, L::sub(wanted, answer[v]));
       M::template stripe_store<kCount>(own_delta, at, v, a.value_dim, delta);
@@ -176,23 +172,24 @@ struct DeltaOps {
     constexpr uint32_t kVectors = M::vectors_of(kCount);
     float* state = a.state + size_t{c + column} * a.value_dim;
     Vec acc[kFolded][kVectors], delta[kVectors];
-    WADER_UNROLL for (uint32_t r = 0; r < kFolded;
-                      ++r) WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) acc[r][v] =
-        L::mul(M::template stripe_load<kCount>(state + r * size_t{a.value_dim}, at, v, a.value_dim),
-               L::set1(decay));
+    for (uint32_t r = 0; r < kFolded; ++r)
+      for (uint32_t v = 0; v < kVectors; ++v)
+        acc[r][v] = L::mul(
+            M::template stripe_load<kCount>(state + r * size_t{a.value_dim}, at, v, a.value_dim),
+            L::set1(decay));
     const float* earlier = a.deltas;
     for (uint32_t j = 0; j < kDeltaBlock; ++j, earlier += a.value_dim) {
-      WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) delta[v] =
-          M::template stripe_load<kCount>(earlier, at, v, a.value_dim);
-      WADER_UNROLL for (uint32_t r = 0; r < kFolded; ++r) {
+      for (uint32_t v = 0; v < kVectors; ++v)
+        delta[v] = M::template stripe_load<kCount>(earlier, at, v, a.value_dim);
+      for (uint32_t r = 0; r < kFolded; ++r) {
         const Vec key = L::set1(keys[j][column + r]);
-        WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) acc[r][v] =
-            L::fma(key, delta[v], acc[r][v]);
+        for (uint32_t v = 0; v < kVectors; ++v) acc[r][v] = L::fma(key, delta[v], acc[r][v]);
       }
     }
-    WADER_UNROLL for (uint32_t r = 0; r < kFolded; ++r)
-        WADER_UNROLL for (uint32_t v = 0; v < kVectors; ++v) M::template stripe_store<kCount>(
-            state + r * size_t{a.value_dim}, at, v, a.value_dim, acc[r][v]);
+    for (uint32_t r = 0; r < kFolded; ++r)
+      for (uint32_t v = 0; v < kVectors; ++v)
+        M::template stripe_store<kCount>(state + r * size_t{a.value_dim}, at, v, a.value_dim,
+                                         acc[r][v]);
   }
 };
 

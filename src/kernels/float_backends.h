@@ -23,4 +23,9 @@ void set_float_ops(Kernels& kernels);
 void plain_matmul(const MatmulArgs& args);
 }  // namespace avx512
 
+namespace neon {  // Armv8.0
+void set_float_ops(Kernels& kernels);
+void plain_matmul(const MatmulArgs& args);
+}  // namespace neon
+
 }  // namespace wader

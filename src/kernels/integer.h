@@ -46,7 +46,7 @@ void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums,
                   uint32_t n);
 }  // namespace portable
 
-namespace avx2 {  // AVX2, F16C
+namespace avx2 {  // AVX2, FMA, F16C
 void matmul(const MatmulArgs& args);
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
                   uint32_t n);
@@ -57,5 +57,11 @@ void matmul(const MatmulArgs& args);
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
                   uint32_t n);
 }  // namespace avx512
+
+namespace neon {  // NEON with the 8-bit dot products of Armv8.2
+void matmul(const MatmulArgs& args);
+void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
+                  uint32_t n);
+}  // namespace neon
 
 }  // namespace wader

@@ -9,12 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__clang__)
-#define WADER_UNROLL _Pragma("unroll")
-#else
-#define WADER_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 namespace wader {
 namespace {
 
@@ -37,6 +31,11 @@ struct LaneMath {
       L::store(to, a);
     else
       L::store_n(to, a, static_cast<uint32_t>(left));
+  }
+
+  // The largest power of two that is neither above n nor `most`.
+  static constexpr uint32_t power_of_two(uint32_t n, uint32_t most) {
+    return n >= most ? most : power_of_two(n, most / 2);
   }
 
   // fn(Count<V>, i) for all of [from, n), V vectors at i, the most first; Count<0> is the ragged

@@ -88,7 +88,7 @@ struct PlainMatmul {
   static void tokens_of(const MatmulArgs& a, W w, uint32_t row, uint32_t r, uint32_t token,
                         uint32_t end) {
     for (; token + kT <= end; token += kT) tile<kR, kT>(a, w, row, r, token);
-    if constexpr (kT > 1) tokens_of<kR, kT / 2>(a, w, row, r, token, end);
+    if constexpr (kT > 1) tokens_of<kR, kT - 1>(a, w, row, r, token, end);
   }
 
   template <uint32_t kR, uint32_t kT, typename W>
@@ -102,14 +102,13 @@ struct PlainMatmul {
     const float* x = a.x + token * a.x_stride;
     w.at += r * w.stride;
     Vec acc[kR][kT], weight[kR];
-    WADER_UNROLL for (uint32_t i = 0; i < kR; ++i) WADER_UNROLL for (uint32_t t = 0; t < kT; ++t)
-        acc[i][t] = L::zero();
+    for (uint32_t i = 0; i < kR; ++i)
+      for (uint32_t t = 0; t < kT; ++t) acc[i][t] = L::zero();
     const auto add = [&](const auto& load_x, const auto& load_w) {
-      WADER_UNROLL for (uint32_t i = 0; i < kR; ++i) weight[i] = load_w(i * w.stride);
-      WADER_UNROLL for (uint32_t t = 0; t < kT; ++t) {
+      for (uint32_t i = 0; i < kR; ++i) weight[i] = load_w(i * w.stride);
+      for (uint32_t t = 0; t < kT; ++t) {
         const Vec activation = load_x(x + t * a.x_stride);
-        WADER_UNROLL for (uint32_t i = 0; i < kR; ++i) acc[i][t] =
-            L::fma(activation, weight[i], acc[i][t]);
+        for (uint32_t i = 0; i < kR; ++i) acc[i][t] = L::fma(activation, weight[i], acc[i][t]);
       }
     };
     uint32_t c = 0;
@@ -119,10 +118,10 @@ struct PlainMatmul {
     if (const uint32_t left = a.w.cols - c; left > 0)
       add([&](const float* from) { return L::load_n(from + c, left); },
           [&](size_t at) { return load_n(w, at + c, left); });
-    WADER_UNROLL for (uint32_t i = 0; i < kR; ++i) {
+    for (uint32_t i = 0; i < kR; ++i) {
       const float bias = a.bias ? a.bias[row + i] : 0.0f;
-      WADER_UNROLL for (uint32_t t = 0; t < kT; ++t) a.y[(token + t) * a.y_stride + row + i] =
-          L::add_as_tree(acc[i][t]) + bias;
+      for (uint32_t t = 0; t < kT; ++t)
+        a.y[(token + t) * a.y_stride + row + i] = L::add_as_tree(acc[i][t]) + bias;
     }
   }
 };

@@ -83,9 +83,11 @@ void matmul(const MatmulArgs& a) {
       float lanes[kSumLanes] = {};
       for (uint32_t b = 0; b < blocks; ++b) {
         const int32_t sum = block_product(codes + b * kActivationBlock, x + b * kActivationBlock);
-        float p = static_cast<float>(sum) * (scales[b] * x_scales[b]);
-        if (affine) p += biases[b] * x_sums[b];
-        lanes[b % kSumLanes] += p;
+        // A builtin, so that no file's build decides whether it is fused: without FMA in the
+        // baseline it is the C library's, which rounds once all the same.
+        float& lane = lanes[b % kSumLanes];
+        lane = __builtin_fmaf(static_cast<float>(sum), scales[b] * x_scales[b], lane);
+        if (affine) lane = __builtin_fmaf(biases[b], x_sums[b], lane);
       }
       a.y[t * a.y_stride + r] = add_as_tree(lanes) + (a.bias ? a.bias[r] : 0.0f);
     }

@@ -1,5 +1,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #include <array>
@@ -59,6 +61,12 @@ class Table {
       static const Kernels kAvx512 = table("avx512", matmul<avx512::matmul, avx512::plain_matmul>,
                                            avx512::quantise_row, avx512::set_float_ops);
       add(kAvx512);
+    }
+#elif defined(__aarch64__)
+    if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) {
+      static const Kernels kNeon = table("neon", matmul<neon::matmul, neon::plain_matmul>,
+                                         neon::quantise_row, neon::set_float_ops);
+      add(kNeon);
     }
 #endif
   }

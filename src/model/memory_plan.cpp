@@ -20,7 +20,7 @@ constexpr uint64_t kReserveBytes = 6 * kMiB;
 // measured 0.2 MiB.
 constexpr uint64_t kJitterBytes = kMiB / 2;
 // Sampler: scratch logits, order and the set of seen tokens.
-constexpr uint64_t kSamplerBytesPerVocabRow = 12;
+constexpr uint64_t kSamplerBytesPerVocabRow = 17;
 
 constexpr uint32_t kAutoContexts[] = {8192, 4096, 2048, 1024};
 // A long chunk reads each expert once for many tokens and unpacks its weights once. Beyond

@@ -1,0 +1,18 @@
+#if defined(__aarch64__)
+
+#include "kernels/float_backends.h"
+#include "kernels/float_table.h"
+#include "kernels/lanes_neon.h"
+
+namespace wader::neon {
+
+void set_float_ops(Kernels& kernels) {
+  set_float_ops_of<Lanes>(kernels);
+}
+
+void plain_matmul(const MatmulArgs& args) {
+  PlainMatmul<Lanes>::matmul(args);
+}
+
+}  // namespace wader::neon
+#endif
