@@ -3,7 +3,7 @@
 # nothing else. An inline function of a header among them could become the whole program's copy, and an
 # initialiser would run before anyone asked the CPU.
 set -euo pipefail
-symbols=$("$2" --print-file-name --defined-only --demangle "$1" | grep -E ':(avx[0-9a-z_]*|neon)\.cpp\.o:' || true)
+symbols=$("$2" --print-file-name --defined-only --demangle "$1" | grep -E ':((float_)?avx[0-9a-z_]*|neon)\.cpp\.o:' || true)
 if [[ -z $symbols ]]; then
   [[ $(uname -m) =~ ^(x86_64|aarch64)$ ]] || exit 0
   echo "no symbols of avx*.cpp or neon.cpp in $1: is this test looking at the right archive?"
