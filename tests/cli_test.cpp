@@ -1,6 +1,9 @@
 // The program as a user meets it: exit statuses, messages, JSON, odd input.
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "base/json.h"
@@ -11,26 +14,33 @@
 namespace wader::testing {
 namespace {
 
-constexpr const char* kCommands[] = {"install",  "list",   "rm",       "info",   "verify", "chat",
-                                     "generate", "logits", "tokenize", "render", "check"};
+constexpr const char* kCommands[] = {
+    "install", "list",     "rm",     "info",  "verify",        "chat",         "generate",
+    "logits",  "tokenize", "render", "check", "bench kernels", "bench decode", "bench prefill"};
 
 TEST_F(Cli, HelpOfEveryCommand) {
   const RunResult overview = wader({"--help"});
   EXPECT_EQ(overview.exit_code, 0);
   for (const char* command : kCommands) {
     EXPECT_THAT(overview.out, HasSubstr(std::string("\n  ") + command + " "));
-    for (const auto& args :
-         {std::vector<std::string>{command, "--help"}, {command, "-h"}, {"help", command}}) {
-      const RunResult help = wader(args);
+    for (const char* form : {"{} --help", "{} -h", "help {}"}) {
+      std::istringstream words(fmt::format(fmt::runtime(form), command));
+      const RunResult help = wader({std::istream_iterator<std::string>(words), {}});
       EXPECT_EQ(help.exit_code, 0) << command;
       EXPECT_THAT(help.out, StartsWith(std::string("Usage: wader ") + command));
       EXPECT_EQ(help.err, "");
     }
   }
-  for (const char* later : {"serve", "range", "trace", "simulate", "bench"}) {
+  for (const char* later : {"serve", "range", "trace", "simulate"}) {
     EXPECT_THAT(overview.out, Not(HasSubstr(std::string("  ") + later)));
     expect_error({later}, 2, "not in this version");
   }
+  for (const auto& args :
+       std::vector<std::vector<std::string>>{{"bench", "--help"}, {"help", "bench"}})
+    EXPECT_THAT(wader(args).out, HasSubstr("\n  bench decode "));
+  expect_error({"bench"}, 2, "needs one of: kernels, decode, prefill");
+  expect_error({"bench", "io"}, 2, "not in this version");
+  expect_error({"bench", "decoed", "demo"}, 2, "did you mean `wader bench decode`?");
   EXPECT_THAT(wader({"--version"}).out, StartsWith("wader "));
 }
 

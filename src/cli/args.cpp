@@ -1,8 +1,12 @@
 #include "cli/args.h"
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -93,6 +97,24 @@ Result<Args> Args::parse(const CommandSpec& spec, std::span<const std::string> w
   }
   for (size_t i = 0; i < 2; ++i) args.has_operand_[i] = operands[i] && operands[i]->count() > 0;
   return args;
+}
+
+Result<Args> Args::with_setting(std::string_view flag,
+                                std::span<const std::string_view> allowed) const {
+  std::istringstream text(this->text(flag));
+  const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
+  Result<Args> given = parse(spec_of(command_), words);
+  if (!given.ok()) return std::move(given).error().within(flag);
+  if (given->has_operand_[0])
+    return invalid_argument_error("{}: '{}' is not a flag", flag, given->operands_[0]);
+  Args merged = *this;
+  for (const auto& [name, value] : given->values_) {
+    if (std::find(allowed.begin(), allowed.end(), name) == allowed.end())
+      return invalid_argument_error("{}: {} is the same for both settings; it can hold {}", flag,
+                                    name, fmt::join(allowed, ", "));
+    merged.values_.insert_or_assign(name, value);
+  }
+  return merged;
 }
 
 Status Args::require_operands() const {

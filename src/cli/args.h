@@ -21,6 +21,10 @@ class Args {
   // suggestion, missing operands are not (so that --help works): see require_operands().
   static Result<Args> parse(const CommandSpec& spec, std::span<const std::string> words);
 
+  // This command line with the flags that `flag`'s value holds, separated by spaces, over its own:
+  // one setting of a comparison. Refuses flags that are not among `allowed`, and operands.
+  Result<Args> with_setting(std::string_view flag, std::span<const std::string_view> allowed) const;
+
   Command command() const { return command_; }
   Status require_operands() const;
 

@@ -41,6 +41,12 @@ Result<int> dispatch(const Args& args) {
       return run_render(args);
     case Command::check:
       return run_check(args);
+    case Command::bench_kernels:
+      return run_bench_kernels(args);
+    case Command::bench_decode:
+      return run_bench_decode(args);
+    case Command::bench_prefill:
+      return run_bench_prefill(args);
   }
   UNREACHABLE("no such case");
 }
@@ -48,7 +54,7 @@ Result<int> dispatch(const Args& args) {
 Error unknown_command(const std::string& word) {
   // Promised for later versions; nobody should hunt for a typing mistake.
   constexpr std::array<std::string_view, 5> kPlanned = {"serve", "range", "trace", "simulate",
-                                                        "bench"};
+                                                        "bench io"};
   if (std::find(kPlanned.begin(), kPlanned.end(), word) != kPlanned.end()) {
     return invalid_argument_error(
         "`wader {}` is not in this version\n`wader --help` lists the commands", word);
@@ -63,6 +69,23 @@ Error unknown_command(const std::string& word) {
   return invalid_argument_error("unknown {} '{}'\ndid you mean `wader {}`?", kind, word, nearest);
 }
 
+// The command that `words` begin with, and how many of them name it: one, or two of a group.
+struct NamedCommand {
+  const CommandSpec* spec;
+  size_t words;
+};
+Result<NamedCommand> named_command(std::span<const std::string> words) {
+  if (const CommandSpec* spec = find_command(words[0])) return NamedCommand{spec, 1};
+  const std::string members = commands_of_group(words[0]);
+  if (members.empty()) return unknown_command(words[0]);
+  if (words.size() == 1 || words[1].starts_with('-'))
+    return invalid_argument_error("wader {} needs one of: {}\n`wader {} --help` explains them",
+                                  words[0], members, words[0]);
+  const std::string name = words[0] + " " + words[1];
+  if (const CommandSpec* spec = find_command(name)) return NamedCommand{spec, 2};
+  return unknown_command(name);
+}
+
 Result<int> run(const std::vector<std::string>& words) {
   if (words.empty())
     return invalid_argument_error("which command?\n`wader --help` lists the commands");
@@ -75,10 +98,15 @@ Result<int> run(const std::vector<std::string>& words) {
     print(overview_help());
     return 0;
   }
-  const std::string& name = help ? words[1] : words[0];
-  const CommandSpec* spec = find_command(name);
-  if (spec == nullptr) return unknown_command(name);
-  ASSIGN_OR_RETURN(const Args args, Args::parse(*spec, std::span(words).subspan(help ? 2 : 1)));
+  const std::span<const std::string> rest = std::span(words).subspan(help ? 1 : 0);
+  const bool group_alone = rest.size() == (help ? 1u : 2u) && !commands_of_group(rest[0]).empty();
+  if (group_alone && (help || rest[1] == "--help" || rest[1] == "-h")) {
+    print(group_help(rest[0]));
+    return 0;
+  }
+  ASSIGN_OR_RETURN(const NamedCommand command, named_command(rest));
+  const CommandSpec* spec = command.spec;
+  ASSIGN_OR_RETURN(const Args args, Args::parse(*spec, rest.subspan(command.words)));
   if (help || args.has("--help")) {
     print(command_help(*spec));
     return 0;

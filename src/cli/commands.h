@@ -19,5 +19,8 @@ Result<int> run_logits(const Args& args);
 Result<int> run_tokenize(const Args& args);
 Result<int> run_render(const Args& args);
 Result<int> run_check(const Args& args);
+Result<int> run_bench_kernels(const Args& args);
+Result<int> run_bench_decode(const Args& args);
+Result<int> run_bench_prefill(const Args& args);
 
 }  // namespace wader

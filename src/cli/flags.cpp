@@ -13,7 +13,9 @@ constexpr uint32_t on(std::initializer_list<Command> commands) {
 
 using enum Command;
 constexpr uint32_t kAll = ~0u;
-constexpr uint32_t kEngine = on({chat, generate, logits, check});
+constexpr uint32_t kBenchEngine = on({bench_decode, bench_prefill});
+constexpr uint32_t kBench = kBenchEngine | on({bench_kernels});
+constexpr uint32_t kEngine = on({chat, generate, logits, check}) | kBenchEngine;
 constexpr uint32_t kPlan = kEngine | on({info});
 constexpr uint32_t kSampling = on({chat, generate});
 constexpr uint32_t kPrompt = on({chat, render});
@@ -111,6 +113,34 @@ constexpr CommandSpec kCommands[] = {
      "container installed with "
      "--trunk bf16.",
      {kModel, {"GOLDEN", "golden.safetensors, reference outputs of the same model"}}},
+    {bench_kernels,
+     "bench kernels",
+     "measure the arithmetic of each back end beside the machine's limits",
+     "Multiplies weight matrices of released models' shapes with each back end, in alternating "
+     "rounds with reads of memory and 8-bit products in registers: GB/s of weights against the "
+     "memory's bandwidth, GOP/s against the 8-bit peak. Medians of the rounds; a share is that of "
+     "each round against its own limit. Takes 256 MiB and each case's own memory.",
+     {}},
+    {bench_decode,
+     "bench decode",
+     "measure the speed of decoding, and where its time goes",
+     "Decodes --count tokens after a prompt of random ids, in rounds with other ids each, after a "
+     "warm-up that fills the slots. Figures are of the round with the median speed. floor_ratio "
+     "is the time of a token over that of reading its active bytes once (trunk, chosen experts, "
+     "state) at the memory's bandwidth, which is measured before each round.\n"
+     "With --a and --b, two settings of engine flags take turns; the comparison is by pairs of "
+     "rounds, with a sign test. They stay open side by side where both plans fit --memory; "
+     "otherwise each round opens the model anew.",
+     {kModel, {}}},
+    {bench_prefill,
+     "bench prefill",
+     "measure the speed of computing a prompt, and where its time goes",
+     "Computes a prompt of --count random ids from an empty state, in rounds with other ids each, "
+     "after a warm-up that fills the slots. Figures are of the round with the median speed. "
+     "peak_fraction is the rate of the matrices' operations (2 for each weight and token) over "
+     "the 8-bit peak, which is measured before each round.\n"
+     "With --a and --b as in `wader bench decode`.",
+     {kModel, {}}},
 };
 
 constexpr FlagSpec kFlags[] = {
@@ -162,6 +192,30 @@ constexpr FlagSpec kFlags[] = {
      on({check})},
     {"--nll-tolerance", "X", "0.002", "largest relative difference of a likelihood",
      FlagGroup::command, on({check})},
+    // bench
+    {"--count", "N", "64", "tokens decoded in a round", FlagGroup::command, on({bench_decode})},
+    {"--count", "N", "512", "tokens of the prompt", FlagGroup::command, on({bench_prefill})},
+    {"--prompt-tokens", "N", "32", "tokens of the prompt before them", FlagGroup::command,
+     on({bench_decode})},
+    {"--kernels", "NAME", "all", "only this back end", FlagGroup::command, on({bench_kernels})},
+    {"--threads", "N", "auto", "compute threads; auto respects affinity and cgroup quota",
+     FlagGroup::command, on({bench_kernels})},
+    {"--format", "FORMAT", "all", "of the weights: mxfp4, affine4, affine8, affine4-g32, bf16, …",
+     FlagGroup::command, on({bench_kernels})},
+    {"--shape", "RxC", "released models'", "rows and columns of the matrix", FlagGroup::command,
+     on({bench_kernels})},
+    {"--tokens", "N", "1, 16, 128", "tokens it is multiplied with", FlagGroup::command,
+     on({bench_kernels})},
+    {"--rounds", "N", "9", "rounds of each case", FlagGroup::command, on({bench_kernels})},
+    {"--rounds", "N", "3, or 9 of each setting", "measured rounds", FlagGroup::command,
+     kBenchEngine},
+    {"--seed", "N", "1", "of the token ids", FlagGroup::command, kBenchEngine},
+    {"--temperature", "T", "0",
+     "over 0, sample: greedy text of random weights repeats itself, and so its experts",
+     FlagGroup::command, on({bench_decode})},
+    {"--a", "FLAGS", "", "setting A: flags in quotes, \"--kernels avx2\", over those given beside",
+     FlagGroup::command, kBench},
+    {"--b", "FLAGS", "", "setting B, which is compared with A", FlagGroup::command, kBench},
     {"--stats", "", "", "end with one line of figures on standard error", FlagGroup::command,
      on({chat, generate})},
 
@@ -206,7 +260,7 @@ constexpr FlagSpec kFlags[] = {
      FlagGroup::engine, kPlan},
 
     {"--json", "", "", "print facts as JSON", FlagGroup::general,
-     on({install, list, info, verify, chat, generate, logits, check})},
+     on({install, list, info, verify, chat, generate, logits, check}) | kBench},
     {"--help", "", "", "show this help", FlagGroup::general, kAll},
 };
 
@@ -231,6 +285,17 @@ const CommandSpec* find_command(std::string_view name) {
     if (spec.name == name) return &spec;
   }
   return nullptr;
+}
+
+std::string commands_of_group(std::string_view group) {
+  std::string names;
+  for (const CommandSpec& spec : kCommands) {
+    const size_t space = spec.name.find(' ');
+    if (space == spec.name.npos || spec.name.substr(0, space) != group) continue;
+    names += names.empty() ? "" : ", ";
+    names += spec.name.substr(space + 1);
+  }
+  return names;
 }
 
 std::string_view group_title(FlagGroup group) {

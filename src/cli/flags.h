@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace wader {
@@ -21,6 +22,9 @@ enum class Command : uint8_t {
   tokenize,
   render,
   check,
+  bench_kernels,
+  bench_decode,
+  bench_prefill,
 };
 
 struct OperandSpec {
@@ -31,7 +35,7 @@ struct OperandSpec {
 
 struct CommandSpec {
   Command id;
-  std::string_view name;
+  std::string_view name;     // "chat", or of a group "bench decode"
   std::string_view summary;  // one line, for the list of commands
   std::string_view details;  // paragraphs separated by \n
   OperandSpec operands[2];
@@ -55,6 +59,8 @@ std::span<const FlagSpec> flag_specs();
 const CommandSpec& spec_of(Command command);
 // Null when no command has the name.
 const CommandSpec* find_command(std::string_view name);
+// "kernels, decode, prefill" of "bench"; empty when no command's first word of two is `group`.
+std::string commands_of_group(std::string_view group);
 std::string_view group_title(FlagGroup group);
 
 }  // namespace wader

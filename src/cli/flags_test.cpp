@@ -49,7 +49,7 @@ TEST(Flags, TableIsSound) {
     EXPECT_EQ(std::string(flag.help).find('\n'), std::string::npos) << flag.name;
   }
   // Commands of later versions are not half there.
-  for (const char* later : {"serve", "range", "trace", "simulate", "bench"}) {
+  for (const char* later : {"serve", "range", "trace", "simulate", "bench", "bench io"}) {
     EXPECT_EQ(find_command(later), nullptr) << later;
   }
 }
@@ -88,6 +88,36 @@ TEST(Args, OperandsFlagsAndTheirOrder) {
   EXPECT_EQ(parse(Command::tokenize, {"m", "\xff\xfe"})->operand(1), "\xff\xfe");
   EXPECT_EQ(parse(Command::tokenize, {"m", std::string(1 << 20, 'x')})->operand(1).size(),
             1u << 20);
+}
+
+TEST(Flags, AGroupNamesItsCommands) {
+  EXPECT_EQ(commands_of_group("bench"), "kernels, decode, prefill");
+  EXPECT_EQ(commands_of_group("chat"), "");
+  EXPECT_EQ(commands_of_group(""), "");
+}
+
+TEST(Args, ASettingGoesOverTheFlagsBesideIt) {
+  constexpr std::string_view kAllowed[] = {"--slots", "--kernels"};
+  const Args args = parse(Command::bench_decode, {"m", "--slots", "4", "--threads", "2", "--a",
+                                                  " --slots 8  --kernels=ref"})
+                        .value();
+  const Args a = args.with_setting("--a", kAllowed).value();
+  EXPECT_EQ(a.operand(0), "m");
+  EXPECT_EQ(a.text("--slots"), "8");
+  EXPECT_EQ(a.text("--kernels"), "ref");
+  EXPECT_EQ(a.text("--threads"), "2");
+  EXPECT_EQ(args.with_setting("--b", kAllowed)->text("--slots"), "4");  // not given: as it stands
+  const auto error = [&](std::string text) {
+    const auto setting =
+        parse(Command::bench_decode, {"m", "--a", std::move(text)})->with_setting("--a", kAllowed);
+    return setting.ok() ? "" : setting.error().message;
+  };
+  EXPECT_EQ(error("--slots 1"), "");
+  EXPECT_THAT(error("--count 1"), HasSubstr("--a: --count is the same for both"));
+  EXPECT_THAT(error("other"), HasSubstr("'other' is not a flag"));
+  EXPECT_THAT(error("--slot 1"), HasSubstr("did you mean --slots?"));
+  EXPECT_THAT(error("--slots"), HasSubstr("takes one value"));
+  EXPECT_THAT(error("--a --b"), HasSubstr("--a"));
 }
 
 TEST(Args, RefuseWithASuggestion) {

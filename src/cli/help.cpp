@@ -149,6 +149,17 @@ std::string overview_help() {
   return out;
 }
 
+std::string group_help(std::string_view group) {
+  std::vector<Row> rows;
+  for (const CommandSpec& spec : command_specs())
+    if (spec.name.starts_with(fmt::format("{} ", group)))
+      rows.emplace_back(spec.name, spec.summary);
+  return fmt::format(
+      "Usage: wader {} COMMAND [operands] [flags]\n\nCommands:\n{}\n"
+      "`wader {} COMMAND --help` explains a command.\n",
+      group, two_columns(rows), group);
+}
+
 std::string command_help(const CommandSpec& spec) {
   std::string out = fmt::format("Usage: {}\n\n", command_usage(spec));
   for (const std::string& paragraph : paragraphs(spec.details)) {
@@ -181,7 +192,9 @@ std::string cli_markdown() {
       "Colours appear on a terminal only, and not when `NO_COLOR` is set.\n\n"
       "| command | does |\n|---|---|\n";
   for (const CommandSpec& spec : command_specs()) {
-    out += fmt::format("| [`{0}`](#wader-{0}) | {1} |\n", spec.name, spec.summary);
+    std::string anchor(spec.name);
+    std::replace(anchor.begin(), anchor.end(), ' ', '-');
+    out += fmt::format("| [`{}`](#wader-{}) | {} |\n", spec.name, anchor, spec.summary);
   }
   out += "\n";
   for (const CommandSpec& spec : command_specs()) out += markdown_command(spec);

@@ -101,19 +101,6 @@ Json plan_json(const MemoryPlan& plan) {
           {"threads", plan.threads}};
 }
 
-EngineStats stats_between(const EngineStats& before, const EngineStats& after) {
-  EngineStats d = after;
-  d.prefill_tokens -= before.prefill_tokens;
-  d.decode_tokens -= before.decode_tokens;
-  d.prefill_seconds -= before.prefill_seconds;
-  d.decode_seconds -= before.decode_seconds;
-  d.expert_hits -= before.expert_hits;
-  d.expert_misses -= before.expert_misses;
-  d.bytes_read -= before.bytes_read;
-  d.read_wait_seconds -= before.read_wait_seconds;
-  return d;
-}
-
 std::string figures_line(const RunFigures& f, uint64_t budget_bytes) {
   std::string prompt = fmt::format("{} prompt", f.prompt_tokens);
   if (f.reused_tokens > 0) prompt += fmt::format(" ({} reused)", f.reused_tokens);

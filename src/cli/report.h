@@ -25,8 +25,6 @@ struct RunFigures {
   uint64_t seed = 0;
 };
 
-// Counters of `after` minus `before`.
-EngineStats stats_between(const EngineStats& before, const EngineStats& after);
 // "24.1 tok/s · first token 0.31 s · 81 + 45 tokens · …", one line without a newline.
 std::string figures_line(const RunFigures& figures, uint64_t budget_bytes);
 Json figures_json(const RunFigures& figures, uint64_t budget_bytes);

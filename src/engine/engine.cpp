@@ -102,6 +102,23 @@ Status validate_engine_options(const EngineOptions& options) {
   return {};
 }
 
+EngineStats stats_between(const EngineStats& before, const EngineStats& after) {
+  EngineStats d = after;
+  d.prefill_tokens -= before.prefill_tokens;
+  d.decode_tokens -= before.decode_tokens;
+  d.prefill_seconds -= before.prefill_seconds;
+  d.decode_seconds -= before.decode_seconds;
+  d.expert_hits -= before.expert_hits;
+  d.expert_misses -= before.expert_misses;
+  d.bytes_read -= before.bytes_read;
+  d.read_wait_seconds -= before.read_wait_seconds;
+  d.pass_seconds.mixer -= before.pass_seconds.mixer;
+  d.pass_seconds.router -= before.pass_seconds.router;
+  d.pass_seconds.experts -= before.pass_seconds.experts;
+  d.pass_seconds.head -= before.pass_seconds.head;
+  return d;
+}
+
 Result<MemoryPlan> plan_for(const Container& container, const EngineOptions& options) {
   RETURN_IF_ERROR(validate_engine_options(options));
   // Loaded and dropped: what it takes is part of what the plan must hold.
@@ -145,7 +162,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
         "the system started only {} of {} compute threads; use --threads {}, or raise the process "
         "limit",
         model->threads_->size(), plan.threads, model->threads_->size());
-  ASSIGN_OR_RETURN(model->work_, Workspace::create(spec, std::max(plan.chunk, options.sessions), plan.threads));
+  ASSIGN_OR_RETURN(model->work_,
+                   Workspace::create(spec, std::max(plan.chunk, options.sessions), plan.threads));
   ASSIGN_OR_RETURN(model->source_, ContainerExperts::open(model->container_, direct));
   model->queue_ = options.make_read_queue ? options.make_read_queue()
                                           : make_thread_read_queue(kReadThreads, kReadsInFlight);
@@ -179,9 +197,8 @@ Result<std::unique_ptr<Session>> LoadedModel::new_session() {
   const ArchitectureSpec& spec = container_.spec();
   const StateShape shape{plan_.context, plan_.chunk, kernels_->kv_dtype};
   ASSIGN_OR_RETURN(SequenceState state, SequenceState::create(spec, shape));
-  ASSIGN_OR_RETURN(
-      Snapshots snapshots,
-      Snapshots::create(snapshot_bytes(spec, shape), plan_.snapshots));
+  ASSIGN_OR_RETURN(Snapshots snapshots,
+                   Snapshots::create(snapshot_bytes(spec, shape), plan_.snapshots));
   ++open_sessions_;
   return std::unique_ptr<Session>(
       std::make_unique<Timeline>(*this, std::move(state), std::move(snapshots)));

@@ -17,6 +17,7 @@
 #include "container/container.h"
 #include "io/read_queue.h"
 #include "model/memory_plan.h"
+#include "model/pass_seconds.h"
 #include "sampler/sampler.h"
 #include "tokenizer/tokenizer.h"
 
@@ -49,8 +50,11 @@ struct EngineStats {
   uint64_t expert_hits = 0, expert_misses = 0;  // one a distinct expert of a pass
   uint64_t bytes_read = 0;                      // of expert records
   double read_wait_seconds = 0;                 // compute stood still for a read
+  PassSeconds pass_seconds;                     // of all passes, read_wait_seconds in its experts
   uint64_t peak_rss_bytes = 0;                  // of the process, so far
 };
+// What came between two states of one engine: counters of `after` minus `before`.
+EngineStats stats_between(const EngineStats& before, const EngineStats& after);
 
 // Why generation ended.
 enum class FinishReason : uint8_t { stop, length, context_full, cancelled };
@@ -118,7 +122,10 @@ class Engine {
   virtual const Container& container() const = 0;
   virtual const Tokenizer* tokenizer() const = 0;  // null when the container has no tokenizer.json
   virtual const MemoryPlan& plan() const = 0;
-  virtual std::string io_description() const = 0;              // "4 pread threads, O_DIRECT"
+  virtual std::string io_description() const = 0;     // "4 pread threads, O_DIRECT"
+  virtual std::string_view kernels_name() const = 0;  // "avx512"
+  // The trunk as it lies in memory, for measuring how fast that can be read.
+  virtual std::span<const std::byte> trunk_bytes() const = 0;
   virtual const SamplingParams& default_sampling() const = 0;  // of generation_config.json
   virtual const std::vector<TokenId>& eos_ids() const = 0;     // of generation_config.json
   virtual Result<std::unique_ptr<Session>> new_session() = 0;  // at most plan().sessions at once

@@ -23,6 +23,8 @@ class LoadedModel final : public Engine {
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const MemoryPlan& plan() const override { return plan_; }
   std::string io_description() const override;
+  std::string_view kernels_name() const override { return kernels_->name; }
+  std::span<const std::byte> trunk_bytes() const override { return weights_.bytes(); }
   const SamplingParams& default_sampling() const override { return default_sampling_; }
   const std::vector<TokenId>& eos_ids() const override { return eos_ids_; }
   Result<std::unique_ptr<Session>> new_session() override;
@@ -30,10 +32,15 @@ class LoadedModel final : public Engine {
   void reset_stats() override;
 
   ModelContext context() {
-    return {container_.spec(), container_.manifest().experts,
-            weights_,          rope_,
-            *kernels_,         *cache_,
-            *threads_,         work_};
+    return {container_.spec(),
+            container_.manifest().experts,
+            weights_,
+            rope_,
+            *kernels_,
+            *cache_,
+            *threads_,
+            work_,
+            &stats_.pass_seconds};
   }
   const Kernels& kernels() const { return *kernels_; }
   EngineStats& counters() { return stats_; }

@@ -27,10 +27,11 @@ inline float fused_multiply_add(float a, float b, float c) {
   const double sum = product + addend;
   const double part = sum - product;
   const double error = (product - (sum - part)) + (addend - part);
-  auto bits = std::bit_cast<int64_t>(sum);
-  const bool inexact = error > 0 || error < 0;
-  const int64_t towards = (error > 0) == (sum > 0) ? 1 : -1;
-  bits += inexact && (bits & 1) == 0 ? towards : 0;
+  // An inexact sum is cut towards zero and its last bit set; ∞ and NaN have a NaN for an error.
+  auto bits = std::bit_cast<uint64_t>(sum);
+  const uint64_t inexact = error > 0 || error < 0 ? 1 : 0;
+  bits -= inexact & ((bits ^ std::bit_cast<uint64_t>(error)) >> 63);
+  bits |= inexact;
   return static_cast<float>(std::bit_cast<double>(bits));
 #endif
 }

@@ -75,11 +75,13 @@ void attention(const ModelContext& model, uint32_t layer, std::span<const Row> r
   const AttentionWeights& w = model.weights.layers[layer].attention;
   const Workspace& s = model.work;
   const auto tokens = static_cast<uint32_t>(rows.size());
-  const size_t width = model.spec.query_width();
+  const int64_t width = model.spec.query_width();
 
-  linear(model, s.q, s.normed, tokens, w.q, w.q_bias);  // (rows, query_width)
-  linear(model, s.k, s.normed, tokens, w.k, w.k_bias);  // (rows, kv_width)
-  linear(model, s.v, s.normed, tokens, w.v, w.v_bias);  // (rows, kv_width)
+  const Product q{s.q, w.q, w.q_bias}, k{s.k, w.k, w.k_bias}, v{s.v, w.v, w.v_bias};
+  if (model.spec.attention_gate)
+    linear(model, s.normed, tokens, {q, {s.attention_gate, w.gate}, k, v});
+  else
+    linear(model, s.normed, tokens, {q, k, v});
   rotate_and_store(model, layer, rows);
 
   const uint32_t heads = model.spec.kv_heads;
@@ -89,12 +91,13 @@ void attention(const ModelContext& model, uint32_t layer, std::span<const Row> r
                    slice.worker);
   });
   if (model.spec.attention_gate) {
-    linear(model, s.attention_gate, s.normed, tokens, w.gate, nullptr);  // (rows, query_width)
-    for (uint32_t t = 0; t < tokens; ++t)
-      model.kernels.sigmoid_gate(s.attended + t * width, s.attention_gate + t * width,
-                                 static_cast<uint32_t>(width));
+    model.threads.parallel_for(tokens, 4, [&](ThreadPool::Slice slice) {
+      for (int64_t t = slice.begin; t < slice.end; ++t)
+        model.kernels.sigmoid_gate(s.attended + t * width, s.attention_gate + t * width,
+                                   static_cast<uint32_t>(width));
+    });
   }
-  linear(model, s.projected, s.attended, tokens, w.o, w.o_bias);  // (rows, hidden)
+  linear(model, s.attended, tokens, {{s.projected, w.o, w.o_bias}});  // (rows, hidden)
 }
 
 }  // namespace wader

@@ -1,5 +1,6 @@
 #include "model/forward.h"
 
+#include <chrono>
 #include <cmath>
 
 #include "base/check.h"
@@ -12,6 +13,22 @@
 
 namespace wader {
 namespace {
+
+// Gives the time since the last call to one phase: a clock read costs some 25 ns, three a layer.
+class PhaseClock {
+ public:
+  explicit PhaseClock(PassSeconds* seconds) : seconds_(seconds), last_(Clock::now()) {}
+  void end(double PassSeconds::*phase) {
+    const Clock::time_point now = Clock::now();
+    if (seconds_ != nullptr) seconds_->*phase += std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  PassSeconds* seconds_;
+  Clock::time_point last_;
+};
 
 // x (rows, hidden) → out (rows, hidden).
 void norm_rows(const ModelContext& model, float* out, const float* x, const float* weight,
@@ -33,10 +50,11 @@ void embed(const ModelContext& model, std::span<const Row> rows) {
 }
 
 void add_rows(const ModelContext& model, float* x, const float* y, uint32_t rows) {
-  for (uint32_t t = 0; t < rows; ++t)
-    model.kernels.add_scaled(x + static_cast<size_t>(t) * model.spec.hidden,
-                             y + static_cast<size_t>(t) * model.spec.hidden, 1.0f,
-                             model.spec.hidden);
+  const uint32_t hidden = model.spec.hidden;
+  model.threads.parallel_for(rows, 4, [&](ThreadPool::Slice slice) {
+    for (int64_t t = slice.begin; t < slice.end; ++t)
+      model.kernels.add_scaled(x + t * hidden, y + t * hidden, 1.0f, hidden);
+  });
 }
 
 // Calls fn(state, rows of it) for each sequence of the batch.
@@ -67,9 +85,8 @@ Status emit_logits(const ModelContext& model, std::span<const Row> rows,
     end = begin + 1;
     if (!rows[begin].wants_logits) continue;
     while (end < rows.size() && end - begin < kLogitsBlock && rows[end].wants_logits) ++end;
-    linear(model, s.logits, s.normed + begin * model.spec.hidden,
-           static_cast<uint32_t>(end - begin), model.weights.head,
-           nullptr);  // (end − begin, vocab_rows)
+    linear(model, s.normed + begin * model.spec.hidden, static_cast<uint32_t>(end - begin),
+           {{s.logits, model.weights.head}});  // (end − begin, vocab_rows)
     for (size_t t = begin; t < end; ++t) {
       const std::span<const float> logits(s.logits + (t - begin) * vocab, vocab);
       RETURN_IF_ERROR(check_logits(logits, rows[t].position));
@@ -103,6 +120,7 @@ Status forward(const ModelContext& model, std::span<const Row> rows, const Logit
                   s.rope_sin + t * model.spec.rotary_dim / 2);
   observe_hidden(0, s.x);
 
+  PhaseClock clock(model.seconds);
   for (uint32_t layer = 0; layer < model.spec.layer_count(); ++layer) {
     const LayerWeights& w = model.weights.layers[layer];
     norm_rows(model, s.normed, s.x, w.mixer_norm, count);
@@ -111,22 +129,28 @@ Status forward(const ModelContext& model, std::span<const Row> rows, const Logit
     else
       attention(model, layer, rows);
     add_rows(model, s.x, s.projected, count);
+    clock.end(&PassSeconds::mixer);
 
     norm_rows(model, s.normed, s.x, w.ffn_norm, count);
     if (w.kind.ffn == FfnKind::dense) {
-      feed_forward(model, w.dense, s.ffn_y, s.normed, count);
+      const FfnJob job{
+          .w = w.dense, .rows = count, .picks = nullptr, .picks_per_row = 1, .y = s.ffn_y};
+      feed_forward(model, ffn_input(model, count, w.dense.gate_up), {&job, 1});
       add_rows(model, s.x, s.ffn_y, count);
     } else {
       route(model, layer, count);
       observe_router(layer);
+      clock.end(&PassSeconds::router);
       RETURN_IF_ERROR(moe(model, layer, count));
     }
+    clock.end(&PassSeconds::experts);
     observe_hidden(layer + 1, s.x);
   }
 
   norm_rows(model, s.normed, s.x, model.weights.final_norm, count);
   observe_hidden(model.spec.layer_count() + 1, s.normed);
   RETURN_IF_ERROR(emit_logits(model, rows, on_logits));
+  clock.end(&PassSeconds::head);
   for_each_sequence(rows, [](SequenceState& state, uint32_t n) { state.advance(n); });
   return {};
 }

@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "experts/expert_cache.h"
 #include "kernels/ops.h"
+#include "model/pass_seconds.h"
 #include "model/rope.h"
 #include "model/state.h"
 #include "model/weights.h"
@@ -37,6 +38,7 @@ struct ModelContext {
   ExpertCache& experts;
   ThreadPool& threads;
   Workspace& work;
+  PassSeconds* seconds = nullptr;  // where a pass adds its times; may be null
 };
 
 // Called by forward with inner values as they exist, for `wader logits` and the golden tests. Any

@@ -20,10 +20,13 @@ constexpr uint64_t kReserveBytes = 6 * kMiB;
 // measured 0.2 MiB.
 constexpr uint64_t kJitterBytes = kMiB / 2;
 // Sampler: scratch logits, order and the set of seen tokens.
-constexpr uint64_t kSamplerBytesPerVocabRow = 12;
+constexpr uint64_t kSamplerBytesPerVocabRow = 17;
 
 constexpr uint32_t kAutoContexts[] = {8192, 4096, 2048, 1024};
-constexpr uint32_t kAutoChunks[] = {128, 64, 32, 16};
+// A long chunk reads each expert once for many tokens and unpacks its weights once. Beyond
+// kModestChunk only where all scratch stays under a 16th of the budget: slots serve decode.
+constexpr uint32_t kAutoChunks[] = {512, 256, 128, 64, 32, 16};
+constexpr uint32_t kModestChunk = 128;
 
 // Snapshots are worth what they save: computing a conversation again reads most experts again. A
 // 32nd of the budget, or two where they cost no more than a 16th, at most 8.
@@ -123,6 +126,9 @@ Result<MemoryPlan> plan_memory(const ArchitectureSpec& spec, const PlanRequest& 
         const uint32_t fit = slots_that_fit(plan, request.expert_stride_bytes, all_slots);
         smallest = plan;
         if (fit < enough) continue;
+        if (request.chunk == 0 && chunk > kModestChunk &&
+            plan.scratch_bytes > plan.budget_bytes / 16)
+          continue;
         plan.slots = request.slots ? wanted : fit;
         plan.slots_bytes = plan.slots * request.expert_stride_bytes;
         return plan;

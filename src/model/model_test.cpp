@@ -95,11 +95,23 @@ TEST(MemoryPlan, AShortfallIsNamedInBytesAndWhatWouldFitDoes) {
   EXPECT_TRUE(plan_memory(small_spec(), request(parse_bytes(size).value()), kMachine).ok()) << size;
 }
 
+TEST(MemoryPlan, ALongChunkStaysSmallBesideTheBudget) {
+  uint32_t longest = 0;
+  for (uint64_t budget = 32 * kMiB; budget <= kGiB; budget += 16 * kMiB) {
+    const auto plan = plan_memory(small_spec(), request(budget, 2048, 0), {kGiB, 8 * kMiB});
+    if (!plan.ok()) continue;
+    EXPECT_GE(plan->chunk, longest);
+    longest = plan->chunk;
+    if (plan->chunk > 128) EXPECT_LE(plan->scratch_bytes, budget / 16);
+  }
+  EXPECT_EQ(longest, 512u);
+}
+
 TEST(MemoryPlan, AutoShrinksContextBeforeItGivesUp) {
   const auto roomy = plan_memory(small_spec(), request(kGiB, 0, 0), kMachine);
   ASSERT_TRUE(roomy.ok());
   EXPECT_EQ(roomy->context, 8192u);
-  EXPECT_EQ(roomy->chunk, 128u);
+  EXPECT_EQ(roomy->chunk, 512u);
   EXPECT_EQ(roomy->slots, 64u);
   const auto tight = plan_memory(small_spec(), request(23 * kMiB, 0, 0), kMachine);
   ASSERT_TRUE(tight.ok()) << tight.error().message;

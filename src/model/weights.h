@@ -34,10 +34,10 @@ struct DeltaNetWeights {
 
 // A SwiGLU network: one expert, the shared expert, or a dense layer's.
 struct FfnWeights {
-  MatrixView gate_up;         // (2 · inner, hidden), rows interleaved: even gate, odd up
-  MatrixView down;            // (hidden, inner)
-  const float* gate_up_bias;  // (2 · inner)
-  const float* down_bias;     // (hidden)
+  MatrixView gate_up;             // (2 · inner, hidden), rows interleaved: even gate, odd up
+  MatrixView down;                // (hidden, inner)
+  const std::byte* gate_up_bias;  // (2 · inner) bf16
+  const std::byte* down_bias;     // (hidden) bf16
 };
 
 struct LayerWeights {
@@ -53,8 +53,7 @@ struct LayerWeights {
   FfnWeights dense = {};        // of dense
 };
 
-// One expert's matrices inside its record, without its biases: those are bf16 there, and moe()
-// widens them.
+// One expert's matrices and biases inside its record.
 FfnWeights bind_expert(const ArchitectureSpec& spec, const ExpertLayout& layout,
                        std::span<const std::byte> record);
 
@@ -69,6 +68,8 @@ class TrunkWeights {
   MatrixView head;          // (vocab_rows, hidden); the embedding where the spec ties them
   const float* final_norm;  // (hidden)
   std::vector<LayerWeights> layers;
+
+  std::span<const std::byte> bytes() const { return bytes_.span(); }  // trunk.bin as it was read
 
  private:
   AlignedBuffer bytes_;

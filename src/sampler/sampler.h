@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "sampler/logit_blocks.h"
 
 namespace wader {
 
@@ -48,30 +49,31 @@ class Sampler {
   Result<int32_t> sample(std::span<const float> logits);
 
  private:
-  // Every filter keeps a prefix of the order (logit descending, id ascending), so the tokens kept
-  // are known by the last of them. No result depends on how the library's selection leaves the rest
-  // arranged.
-  struct Cut {
-    float logit;
-    int32_t id;
-  };
-  bool kept(int32_t id, Cut cut) const;
-
+  uint32_t blocks() const;
+  const float* block(uint32_t b) const;
   std::span<const float> penalised(std::span<const float> logits);
   int32_t draw(float max_logit);
   Cut cut_top_k();
-  void cut_top_p(double total, Cut& cut);
+  double weigh(float max_logit, Cut cut);
+  Cut cut_top_p(double total);
+  double keep(Cut cut);
+  template <typename Measure>
+  Cut cut_listed(size_t count, double target, Measure measure);
   double next_uniform();
 
   SamplingParams params_;
   uint32_t vocab_rows_;
   uint64_t rng_[4];                      // xoshiro256**, Blackman & Vigna 2018
   std::span<const float> logits_;        // of the call in progress, after the penalties
+  LogitBlock tail_;                      // its last, short block, filled up with −infinity
   std::vector<float> penalised_;         // (vocab) when a penalty is on
-  std::vector<float> weights_;           // (vocab) exp((logit − max) / temperature) when sampling
-  std::vector<int32_t> order_;           // (vocab) ids under selection, when top-k or top-p is on
   std::vector<uint32_t> output_counts_;  // (vocab) when a penalty is on
-  std::vector<bool> seen_;               // (vocab) prompt and output, when a penalty is on
+  std::vector<uint64_t> seen_;  // (blocks) a bit a token of prompt and output, when a penalty is on
+  // When sampling:
+  std::vector<float> maxima_;   // (blocks) the largest logit of each
+  std::vector<float> weights_;  // (blocks, 64) e^((logit − max) / temperature), 0 if filtered out
+  std::vector<double> sums_;    // (blocks) of weights_; where 0, weights_ may hold anything
+  std::vector<int32_t> listed_;  // (vocab) ids under selection, when top-k or top-p is on
 };
 
 }  // namespace wader

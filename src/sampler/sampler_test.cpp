@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <map>
 #include <new>
 #include <random>
+#include <set>
 
 // Every allocation of this program is counted, so that a test can prove there was none.
 static thread_local long allocations = 0;
@@ -152,6 +154,96 @@ TEST(Sampler, KeptSetsAgreeWithTheOracleOnRandomLogits) {
   }
 }
 
+// Logits that are hard to select among: ties, all equal, one far from the rest, some −infinite.
+std::vector<float> hard_logits(std::mt19937_64& random) {
+  auto logits = random_logits(static_cast<uint32_t>(300 + random() % 2000), random());
+  switch (random() % 5) {
+    case 0:
+      break;
+    case 1:
+      for (float& x : logits) x = std::round(x * 4) / 4;
+      break;
+    case 2:
+      std::fill(logits.begin(), logits.end(), 2.5f);
+      break;
+    case 3:
+      logits[random() % logits.size()] = random() % 2 ? 1e30f : 12.0f;
+      break;
+    default:
+      for (float& x : logits) x = random() % 50 ? -kInfinity : x;
+  }
+  return logits;
+}
+
+// Large vocabularies, where blocks are skipped and selection takes rounds.
+TEST(Sampler, KeptSetsAgreeWithTheOracleOnHardLogits) {
+  std::mt19937_64 random(6);
+  const auto one_of = [&](auto... values) {
+    return std::array{values...}[random() % sizeof...(values)];
+  };
+  for (int round = 0; round < 120; ++round) {
+    const auto logits = hard_logits(random);
+    const auto count = static_cast<uint32_t>(logits.size());
+    SamplingParams params;
+    params.temperature = one_of(1e-3, 0.5, 1.0, 1.0, 40.0, 1e30, 1e308);
+    params.top_k = one_of(0u, 0u, 1u, 20u, 200u, count / 2, count - 1);
+    params.top_p = one_of(1.0, 0.999, 0.95, 0.5, 0.01, 0.0);
+    params.min_p = one_of(0.0, 0.0, 0.05, 0.9);
+    params.seed = random();
+    SCOPED_TRACE(testing::Message() << "round " << round << " of " << count << ": temperature "
+                                    << params.temperature << " top-k " << params.top_k << " top-p "
+                                    << params.top_p << " min-p " << params.min_p);
+    const auto want = oracle(logits, params);
+    Sampler sampler(params, count);
+    constexpr int kDraws = 100;
+    std::map<int32_t, int> seen;
+    for (int i = 0; i < kDraws; ++i) ++seen[sampler.sample(logits).value()];
+    for (const auto& [id, n] : seen) ASSERT_TRUE(want.contains(id)) << "token " << id;
+    for (const auto& [id, p] : want) {
+      ASSERT_TRUE(p * kDraws < 25 || seen.contains(id)) << "token " << id;  // by chance e^-25
+    }
+  }
+}
+
+// Weights so even that every token kept is seen: the sets are compared, not samples of them.
+TEST(Sampler, CutsAtTheVeryTokenOfTheOracle) {
+  for (const float step : {0.0f, 0.25f, 1e-3f}) {  // 0: as drawn
+    auto logits = random_logits(2000, 8);
+    for (float& x : logits) x = step > 0 ? std::round(x / step) * step : x;
+    for (const auto& [top_k, top_p] : {std::pair{35u, 1.0}, {0u, 0.0173}, {75u, 0.45}}) {
+      SamplingParams params;
+      params.temperature = 500;
+      params.top_k = top_k;
+      params.top_p = top_p;
+      Sampler sampler(params, 2000);
+      std::set<int32_t> want, seen;
+      for (const auto& [id, p] : oracle(logits, params)) want.insert(id);
+      for (int i = 0; i < 1000; ++i) seen.insert(sampler.sample(logits).value());
+      EXPECT_EQ(seen, want) << "step " << step << " top-k " << top_k << " top-p " << top_p;
+    }
+  }
+}
+
+TEST(Sampler, EveryTokenOfAShortLastBlockCounts) {
+  for (const uint32_t rows : {1u, 63u, 64u, 65u, 127u, 128u, 130u}) {
+    std::vector<float> logits(rows, -1.0f);
+    Sampler sampler(SamplingParams{}, rows);
+    std::set<int32_t> seen;
+    for (uint32_t i = 0; i < 40 * rows; ++i) seen.insert(sampler.sample(logits).value());
+    EXPECT_EQ(seen.size(), rows);
+    logits.back() = 500;
+    EXPECT_EQ(*sampler.sample(logits), static_cast<int32_t>(rows - 1));
+    SamplingParams params;
+    params.temperature = 0;
+    EXPECT_EQ(*Sampler(params, rows).sample(logits), static_cast<int32_t>(rows - 1));
+    logits.back() = kNan;
+    EXPECT_THAT(sampler.sample(logits).error().message,
+                testing::HasSubstr("token " + std::to_string(rows - 1) + " is nan"));
+    logits.back() = -kInfinity;  // what fills up the block, too
+    if (rows > 1) EXPECT_NE(*sampler.sample(logits), static_cast<int32_t>(rows - 1));
+  }
+}
+
 TEST(Sampler, TopPZeroKeepsTheBest) {
   SamplingParams params;
   params.top_p = 0;
@@ -202,6 +294,25 @@ TEST(Sampler, PresenceAndFrequencyCountOutputOnly) {
   Sampler huge(params, 2);
   huge.observe_output(1);
   EXPECT_EQ(*huge.sample(std::vector<float>{-3e38f, 3e38f}), 1);  // no overflow to infinity
+}
+
+// Against the definition, token by token, on a vocabulary of several blocks.
+TEST(Sampler, PenaltiesReachTheirTokensOnly) {
+  const auto logits = random_logits(200, 4);
+  SamplingParams params;
+  params.temperature = 0;
+  params.repetition_penalty = 1.5;
+  params.presence_penalty = 0.25;
+  Sampler sampler(params, 200);
+  auto want = logits;
+  for (int i = 0; i < 200; ++i) {  // each best in turn
+    const auto best =
+        static_cast<int32_t>(std::max_element(want.begin(), want.end()) - want.begin());
+    ASSERT_EQ(*sampler.sample(logits), best) << "turn " << i;
+    sampler.observe_output(best);
+    const float logit = logits[best];
+    want[best] = static_cast<float>((logit > 0 ? logit / 1.5 : logit * 1.5) - 0.25);
+  }
 }
 
 TEST(Sampler, SameSeedSameIds) {

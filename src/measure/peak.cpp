@@ -1,4 +1,4 @@
-#include "peak.h"
+#include "measure/peak.h"
 
 namespace wader {
 

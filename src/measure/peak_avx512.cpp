@@ -1,6 +1,6 @@
 // Compiled for AVX-512 VNNI: nothing but intrinsics, as in kernels/avx512.cpp.
 
-#include "peak.h"
+#include "measure/peak.h"
 
 #if defined(__AVX512VNNI__)
 #include <immintrin.h>

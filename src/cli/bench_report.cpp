@@ -1,0 +1,304 @@
+#include "cli/bench_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "cli/text.h"
+
+namespace wader {
+namespace {
+
+double share(double part, double whole) {
+  return whole > 0 ? part / whole : 0;
+}
+
+double hit_rate(const EngineStats& stats) {
+  return share(static_cast<double>(stats.expert_hits),
+               static_cast<double>(stats.expert_hits + stats.expert_misses));
+}
+
+std::vector<double> speeds_of(const EngineRun& run, const EngineBenchOptions& options) {
+  std::vector<double> speeds;
+  for (size_t i = 0; i < run.rounds.size(); ++i)
+    speeds.push_back(run.tokens_per_second(options, i));
+  return speeds;
+}
+
+// The round that stands for the run, and what follows from it.
+struct EngineFigures {
+  Spread speed;
+  const EngineRound& round;
+  double tokens_per_second;
+  double floor_ratio;                   // decode
+  std::optional<double> peak_fraction;  // prefill
+  double read_rate;
+};
+
+EngineFigures engine_figures(const EngineRun& run, const EngineBenchOptions& options) {
+  const std::vector<double> speeds = speeds_of(run, options);
+  const size_t median = median_index(speeds);
+  const EngineRound& round = run.rounds[median];
+  const double floor_seconds =
+      share(static_cast<double>(run.active.total()), round.bandwidth) * options.count;
+  std::optional<double> peak_fraction;
+  if (round.int8_peak) peak_fraction = run.prompt_operations / round.seconds / *round.int8_peak;
+  return {spread_of(speeds), round,
+          speeds[median],    share(round.seconds, floor_seconds),
+          peak_fraction,     static_cast<double>(round.engine.bytes_read) / round.seconds};
+}
+
+Json optional_json(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+struct Phase {
+  std::string_view key, name;
+  double PhaseSeconds::*seconds;
+};
+constexpr Phase kPhases[] = {
+    {"mixer", "mixer", &PhaseSeconds::mixer},
+    {"router", "router", &PhaseSeconds::router},
+    {"expert_compute", "expert compute", &PhaseSeconds::expert_compute},
+    {"expert_wait", "expert wait", &PhaseSeconds::expert_wait},
+    {"head", "head", &PhaseSeconds::head},
+    {"other", "other", &PhaseSeconds::other},
+};
+
+// Rows of label and one cell a setting, aligned.
+class Table {
+ public:
+  void row(std::string label, std::vector<std::string> cells) {
+    rows_.push_back({std::move(label), std::move(cells)});
+  }
+  std::string text() const {
+    size_t label = 0;
+    std::vector<size_t> widths;
+    for (const auto& [name, cells] : rows_) {
+      label = std::max(label, columns_of(name));
+      widths.resize(std::max(widths.size(), cells.size()));
+      for (size_t i = 0; i < cells.size(); ++i)
+        widths[i] = std::max(widths[i], columns_of(cells[i]));
+    }
+    std::string out;
+    for (const auto& [name, cells] : rows_) {
+      out += pad_to(name, label);
+      for (size_t i = 0; i < cells.size(); ++i)
+        out.append("  ").append(i + 1 < cells.size() ? pad_to(cells[i], widths[i]) : cells[i]);
+      out += "\n";
+    }
+    return out;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::vector<std::string>>> rows_;
+};
+
+std::string giga(double rate, std::string_view unit) {
+  return fmt::format("{:.1f} G{}/s", rate / 1e9, unit);
+}
+
+std::string milliseconds(double seconds) {
+  return fmt::format("{:.3f} ms", seconds * 1e3);
+}
+
+void add_decode_rows(Table& table, std::span<const EngineRun> runs,
+                     std::span<const EngineFigures> figures, const EngineBenchOptions& options) {
+  const auto row = [&](std::string label, auto&& cell) {
+    std::vector<std::string> cells;
+    for (size_t i = 0; i < runs.size(); ++i) cells.push_back(cell(runs[i], figures[i]));
+    table.row(std::move(label), std::move(cells));
+  };
+  row("floor", [](const EngineRun& run, const EngineFigures& f) {
+    return fmt::format("{:.2f} × reading {} at {}", f.floor_ratio, format_bytes(run.active.total()),
+                       giga(f.round.bandwidth, "B"));
+  });
+  row("reads a token", [&](const EngineRun&, const EngineFigures& f) {
+    return fmt::format("{} at {}", format_bytes(f.round.engine.bytes_read / options.count),
+                       format_rate(f.read_rate));
+  });
+}
+
+void add_prefill_rows(Table& table, std::span<const EngineFigures> figures) {
+  std::vector<std::string> peak, reads;
+  for (const EngineFigures& f : figures) {
+    peak.push_back(f.peak_fraction ? fmt::format("{:.1f} % of {}", 100 * *f.peak_fraction,
+                                                 giga(*f.round.int8_peak, "OP"))
+                                   : "not known here");
+    reads.push_back(
+        fmt::format("{} at {}", format_bytes(f.round.engine.bytes_read), format_rate(f.read_rate)));
+  }
+  table.row("8-bit peak", std::move(peak));
+  table.row("reads", std::move(reads));
+}
+
+}  // namespace
+
+KernelFigures kernel_figures(const KernelRun& run, size_t setting) {
+  const std::vector<double>& seconds = run.seconds[setting];
+  KernelFigures out{};
+  out.seconds = spread_of(seconds);
+  const auto bytes = static_cast<double>(run.bytes);
+  out.bytes_per_second = bytes / out.seconds.median;
+  out.operations_per_second = run.operations / out.seconds.median;
+  std::vector<double> of_memory, of_peak;
+  for (size_t round = 0; round < seconds.size(); ++round) {
+    of_memory.push_back(bytes / seconds[round] / run.bandwidth[round]);
+    if (!run.int8_peak.empty())
+      of_peak.push_back(run.operations / seconds[round] / run.int8_peak[round]);
+  }
+  out.bandwidth_fraction = spread_of(of_memory).median;
+  if (!of_peak.empty()) out.peak_fraction = spread_of(of_peak).median;
+  return out;
+}
+
+std::string kernel_table_head() {
+  return fmt::format(
+      "{:<7} {:<11} {:>13} {:>7}  {:<9} {:>7} {:>11} {:>11} {:>7} {:>9} {:>8} {:>7}\n", "op",
+      "format", "shape", "tokens", "kernels", "threads", "median \u00b5s", "best \u00b5s", "GB/s",
+      "of memory", "GOP/s", "of peak");
+}
+
+std::string kernel_table_row(const KernelCase& c, const KernelSetting& setting,
+                             const KernelFigures& f) {
+  return fmt::format(
+      "{:<7} {:<11} {:>13} {:>7}  {:<9} {:>7} {:>11.1f} {:>11.1f} {:>7.1f} {:>7.0f} % {:>8.0f} "
+      "{:>7}\n",
+      c.op, format_name(c.format), fmt::format("{}x{}", c.rows, c.cols), c.tokens,
+      setting.kernels->name, setting.threads->size(), f.seconds.median * 1e6,
+      f.seconds.smallest * 1e6, f.bytes_per_second / 1e9, 100 * f.bandwidth_fraction,
+      f.operations_per_second / 1e9,
+      f.peak_fraction ? fmt::format("{:.0f} %", 100 * *f.peak_fraction) : "-");
+}
+
+Json kernel_json(const KernelCase& c, const KernelSetting& setting, const KernelRun& run,
+                 size_t index) {
+  const KernelFigures f = kernel_figures(run, index);
+  return {
+      {"op", c.op},
+      {"format", format_name(c.format)},
+      {"rows", c.rows},
+      {"cols", c.cols},
+      {"tokens", c.tokens},
+      {"kernels", setting.kernels->name},
+      {"threads", setting.threads->size()},
+      {"bytes", run.bytes},
+      {"operations", run.operations},
+      {"seconds", f.seconds.median},
+      {"seconds_smallest", f.seconds.smallest},
+      {"seconds_largest", f.seconds.largest},
+      {"bytes_per_second", f.bytes_per_second},
+      {"operations_per_second", f.operations_per_second},
+      {"memory_bandwidth", spread_of(run.bandwidth).median},
+      {"bandwidth_fraction", f.bandwidth_fraction},
+      {"int8_peak", run.int8_peak.empty() ? Json(nullptr) : Json(spread_of(run.int8_peak).median)},
+      {"peak_fraction", optional_json(f.peak_fraction)}};
+}
+
+std::string engine_table(std::span<const EngineRun> runs, const EngineBenchOptions& options) {
+  std::vector<EngineFigures> figures;
+  for (const EngineRun& run : runs) figures.push_back(engine_figures(run, options));
+  Table table;
+  const auto row = [&](std::string label, auto&& cell) {
+    std::vector<std::string> cells;
+    for (size_t i = 0; i < runs.size(); ++i) cells.push_back(cell(runs[i], figures[i]));
+    table.row(std::move(label), std::move(cells));
+  };
+  if (runs.size() == 2) table.row("", {"A", "B"});
+  row("setting", [](const EngineRun& run, const EngineFigures&) {
+    return fmt::format("{}, {} threads, {} slots, chunk {}", run.kernels, run.plan.threads,
+                       run.plan.slots, run.plan.chunk);
+  });
+  row("speed", [](const EngineRun&, const EngineFigures& f) {
+    return fmt::format("{:.1f} tok/s ({:.1f} to {:.1f})", f.tokens_per_second, f.speed.smallest,
+                       f.speed.largest);
+  });
+  if (options.work == EngineWork::decode)
+    add_decode_rows(table, runs, figures, options);
+  else
+    add_prefill_rows(table, figures);
+  row("hit rate", [](const EngineRun&, const EngineFigures& f) {
+    return fmt::format("{:.1f} %", 100 * hit_rate(f.round.engine));
+  });
+  row("memory", [](const EngineRun& run, const EngineFigures& f) {
+    return fmt::format("peak {} of {}", format_bytes(f.round.engine.peak_rss_bytes),
+                       format_bytes(run.plan.budget_bytes));
+  });
+  row("time a token", [&](const EngineRun&, const EngineFigures& f) {
+    return milliseconds(f.round.seconds / options.count);
+  });
+  for (const Phase& phase : kPhases)
+    row(fmt::format("  {}", phase.name), [&](const EngineRun&, const EngineFigures& f) {
+      const double seconds = phases_of(f.round).*phase.seconds;
+      return fmt::format("{:>12}  {:>3.0f} %", milliseconds(seconds / options.count),
+                         100 * share(seconds, f.round.seconds));
+    });
+  return table.text();
+}
+
+Json engine_json(const EngineRun& run, const EngineBenchOptions& options) {
+  const EngineFigures f = engine_figures(run, options);
+  const EngineRound& round = f.round;
+  const bool decode = options.work == EngineWork::decode;
+  Json phases = Json::object();
+  for (const Phase& phase : kPhases) phases[phase.key] = phases_of(round).*phase.seconds;
+  Json out = {{"tokens", options.count},
+              {"rounds", run.rounds.size()},
+              {"tokens_per_second", f.tokens_per_second},
+              {"tokens_per_second_by_round", speeds_of(run, options)},
+              {"seconds", round.seconds},
+              {"phase_seconds", phases},
+              {"memory_bandwidth", round.bandwidth},
+              {"int8_peak", optional_json(round.int8_peak)},
+              {"bytes_read", round.engine.bytes_read},
+              {"read_rate", f.read_rate},
+              {"read_rate_limit", nullptr},
+              {"hit_rate", hit_rate(round.engine)},
+              {"peak_rss_bytes", round.engine.peak_rss_bytes},
+              {"budget_bytes", run.plan.budget_bytes},
+              {"kernels", run.kernels},
+              {"io", run.io},
+              {"threads", run.plan.threads},
+              {"slots", run.plan.slots},
+              {"chunk", run.plan.chunk},
+              {"context", run.plan.context}};
+  if (decode) {
+    out["prompt_tokens"] = options.prompt_tokens;
+    out["active_bytes_per_token"] = run.active.total();
+    out["active_trunk_bytes"] = run.active.trunk;
+    out["active_expert_bytes"] = run.active.experts;
+    out["active_state_bytes"] = run.active.state;
+    out["floor_ratio"] = f.floor_ratio;
+    out["bytes_read_per_token"] = static_cast<double>(round.engine.bytes_read) / options.count;
+    out["lookahead_accuracy"] = nullptr;
+  } else {
+    out["operations"] = run.prompt_operations;
+    out["peak_fraction"] = optional_json(f.peak_fraction);
+  }
+  return out;
+}
+
+Comparison compare_speed(std::span<const EngineRun> runs, const EngineBenchOptions& options) {
+  CHECK(runs.size() == 2);
+  return compare_pairs(speeds_of(runs[0], options), speeds_of(runs[1], options));
+}
+
+std::string comparison_line(const Comparison& c, size_t rounds) {
+  return fmt::format("B/A {:.3f}\u00d7 ({:.3f} to {:.3f}), B faster in {} of {} rounds, p = {:.2g}",
+                     c.ratio.median, c.ratio.smallest, c.ratio.largest, c.larger, rounds,
+                     c.p_value);
+}
+
+Json comparison_json(const Comparison& c, size_t rounds) {
+  return {{"rounds", rounds},
+          {"speed_ratio", c.ratio.median},
+          {"speed_ratio_smallest", c.ratio.smallest},
+          {"speed_ratio_largest", c.ratio.largest},
+          {"b_faster", c.larger},
+          {"a_faster", c.smaller},
+          {"sign_test_p", c.p_value}};
+}
+
+}  // namespace wader

@@ -1,0 +1,53 @@
+#include "measure/machine_rates.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/check.h"
+#include "kernels/ops.h"
+#include "measure/peak.h"
+#include "measure/stopwatch.h"
+
+namespace wader {
+namespace {
+
+constexpr uint64_t kSampleBytes = uint64_t{128} << 20;  // of reads, more passes over less memory
+constexpr int64_t kGrainLines = 1024;  // of 64 bytes: long runs, as a matrix is read
+
+}  // namespace
+
+MachineRates::MachineRates(ThreadPool& threads, std::span<const std::byte> memory)
+    : threads_(threads), memory_(memory.first(memory.size() / 64 * 64)) {
+  CHECK(memory.size() >= 4096);
+  for (const Kernels* kernels : available_kernels())
+    has_vnni_ = has_vnni_ || kernels->name == "avx512";
+}
+
+double MachineRates::read_bytes_per_second() {
+  const uint64_t passes = std::max<uint64_t>(1, kSampleBytes / memory_.size());
+  std::atomic<uint64_t> sink = 0;  // what read_all() returns is used, so that it reads
+  const double seconds = seconds_of([&] {
+    for (uint64_t pass = 0; pass < passes; ++pass)
+      threads_.parallel_for(static_cast<int64_t>(memory_.size() / 64), kGrainLines,
+                            [&](ThreadPool::Slice slice) {
+                              sink = read_all(memory_.data() + slice.begin * 64,
+                                              static_cast<size_t>(slice.end - slice.begin) * 64);
+                            });
+  });
+  return static_cast<double>(passes * memory_.size()) / seconds;
+}
+
+std::optional<double> MachineRates::int8_operations_per_second() {
+  if (!has_vnni_) return std::nullopt;
+  constexpr uint64_t kIterations = 400'000;  // of 16 instructions: a few milliseconds
+  std::atomic<uint64_t> operations = 0;
+  const double seconds = seconds_of([&] {
+    threads_.parallel_for(threads_.size(), 1, [&](ThreadPool::Slice slice) {
+      for (int64_t i = slice.begin; i < slice.end; ++i) operations += run_vnni_peak(kIterations);
+    });
+  });
+  if (operations == 0) return std::nullopt;  // a build without the instruction
+  return static_cast<double>(operations) / seconds;
+}
+
+}  // namespace wader
