@@ -1,15 +1,16 @@
 # Front door of the project: each target does all of its set-up (packages, configuring, building) itself.
 # The build is CMake's; presets are in CMakePresets.json, build folders are build/PRESET.
 
-.PHONY: help demo test build debug asan tsan fuzz format clean
+.PHONY: help demo test build debug asan tsan aarch64 fuzz format clean
 
 help:
 	@echo 'make demo     install the demo model and chat with it, its experts streaming from disk'
-	@echo 'make test     all tests, then the sanitizer builds (AddressSanitizer, UBSan, ThreadSanitizer)'
+	@echo 'make test     all tests, then the sanitizer builds (AddressSanitizer, UBSan, ThreadSanitizer), then ARM kernels'
 	@echo 'make build    the release build: build/release/wader'
 	@echo 'make debug    a build with debug information and no optimisation: build/debug/wader'
 	@echo 'make asan     tests under AddressSanitizer and UndefinedBehaviorSanitizer only'
 	@echo 'make tsan     tests of the code with threads under ThreadSanitizer only'
+	@echo 'make aarch64  tests of the kernels of 64-bit ARM under an emulator only'
 	@echo 'make fuzz     every fuzz target for WADER_FUZZ_SECONDS (60)'
 	@echo 'make format   clang-format over all C++ files'
 	@echo 'make clean    removes build/'
@@ -31,7 +32,7 @@ debug:
 	@tools/setup.sh build
 	@tools/build.sh debug
 
-asan tsan:
+asan tsan aarch64:
 	@tools/setup.sh test
 	@tools/test.sh $@
 

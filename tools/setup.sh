@@ -11,6 +11,8 @@ build_packages=(
 # Tests that compare with other programs' npm packages; only where there is no node of that version yet.
 node_packages=(nodejs npm)
 node_major_min=18
+# Tests of the kernels of 64-bit ARM: cross compiler, emulator, and GoogleTest's sources to compile for it.
+aarch64_packages=(g++-aarch64-linux-gnu qemu-user-static googletest)
 fuzz_packages=(clang)
 
 say() { echo "setup: $*" >&2; }
@@ -68,7 +70,7 @@ need_apt() {
   say "this is not Debian or Ubuntu (no apt-get). Install what these Debian packages hold, then set"
   say "WADER_SKIP_SETUP=1 and try again:"
   say "  ${build_packages[*]}"
-  say "  for all tests: node >= $node_major_min with npm; for fuzzing: clang with compiler-rt"
+  say "  for all tests: node >= $node_major_min with npm, ${aarch64_packages[*]}; for fuzzing: clang with compiler-rt"
   exit 1
 }
 
@@ -93,6 +95,11 @@ setup_node() {
   fi
 }
 
+# Only where Debian has that cross compiler for certain; 64-bit ARM itself needs none.
+setup_aarch64() {
+  [[ $(uname -m) != x86_64 ]] || install_missing "${aarch64_packages[@]}"
+}
+
 setup_fuzz() {
   install_missing "${fuzz_packages[@]}"
   # Debian and newer Ubuntu keep the sanitizer and fuzzer runtimes in a package of their own.
@@ -107,7 +114,7 @@ setup_fuzz() {
 [[ ${WADER_SKIP_SETUP:-} != 1 ]] || exit 0
 case ${1:-} in
   build) need_apt; install_missing "${build_packages[@]}" ;;
-  test) need_apt; install_missing "${build_packages[@]}"; setup_node ;;
+  test) need_apt; install_missing "${build_packages[@]}"; setup_node; setup_aarch64 ;;
   fuzz) need_apt; install_missing "${build_packages[@]}"; setup_fuzz ;;
   *) echo "usage: tools/setup.sh build|test|fuzz" >&2; exit 2 ;;
 esac
