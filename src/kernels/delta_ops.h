@@ -18,6 +18,8 @@ struct DeltaOps {
   // Rows that share one pass over S: two sums of each stay in registers.
   static constexpr uint32_t kRows = L::kAccumulators >= 16 ? 4 : 2;
   static_assert(L::kAccumulators >= 4);
+  // How far ahead of one row's reading S is asked for: 28 GB/s on one core of Zen 5, 22 without.
+  static constexpr size_t kPrefetchBytes = 8192;
 
   static void delta_block(const DeltaBlockArgs& a) {
     uint32_t i = a.begin;
@@ -80,6 +82,10 @@ struct DeltaOps {
       for (uint32_t v = 0; v < kVectors; ++v) to_k[r][v] = to_q[r][v] = L::zero();
     const float* state = a.state;
     for (uint32_t c = 0; c < a.key_dim; ++c, state += a.value_dim) {
+      if constexpr (kAsked == 1)
+        for (uint32_t v = 0; v < kVectors; ++v)
+          __builtin_prefetch(reinterpret_cast<const char*>(state + at + v * kLanes) +
+                             kPrefetchBytes);
       for (uint32_t v = 0; v < kVectors; ++v)
         s[v] = M::template stripe_load<kCount>(state, at, v, a.value_dim);
       for (uint32_t r = 0; r < kAsked; ++r) {

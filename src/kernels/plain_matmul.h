@@ -3,8 +3,8 @@
 // row.
 //   lane l = fma chain over columns l, l + 16, l + 32 … from +0; y = tree(lanes) + bias, + 0
 //   without one.
-// One token reads memory: a few rows at once against one load of x. Many tokens are taken in groups
-// whose activations stay in the second-level cache while all rows pass by.
+// One token reads memory: a few rows at once against one load of x. Many tokens take turns with
+// rows that stay in the second-level cache.
 #pragma once
 
 #include "kernels/lane_math.h"
@@ -31,14 +31,15 @@ struct PlainMatmul {
   using M = LaneMath<L>;
   using Vec = typename L::Vec;
   static constexpr uint32_t kLanes = L::kCount;
-  static constexpr uint32_t kRows = L::kAccumulators >= 16 ? 4 : 2;
+  static constexpr uint32_t kRows = L::kAccumulators >= 24 ? 6 : L::kAccumulators >= 16 ? 4 : 2;
   static constexpr uint32_t kTokens = L::kAccumulators / kRows;
   // For one or two tokens, which read memory: on Zen 5 eight streams bring bf16 at 28 GB/s, four at
   // 21, and no distance of prefetching does better.
   static constexpr uint32_t kStreams = L::kAccumulators >= 16 ? 8 : 4;
   static constexpr uint32_t kStreamsOfTwo = M::power_of_two(L::kAccumulators / 2, kStreams);
-  static constexpr size_t kTokensBytes = 384u << 10;  // of activations that stay in the cache
-  static constexpr uint32_t kFewestTokens = 4 * kTokens;
+  // For more: rows that stay in the second-level cache while all tokens pass by, and of these as
+  // many as stay beside them.
+  static constexpr size_t kRowsBytes = 256u << 10, kTokensBytes = 96u << 10;
 
   static void matmul(const MatmulArgs& a) {
     const size_t from = size_t{a.row_begin} * a.w.cols;
@@ -77,14 +78,26 @@ struct PlainMatmul {
   static void by_tokens(const MatmulArgs& a, W w, uint32_t row, uint32_t rows) {
     if (a.tokens == 1) return by_rows<kStreams, 1>(a, w, row, rows, 0);
     if (a.tokens == 2) return by_rows<kStreamsOfTwo, 2>(a, w, row, rows, 0);
-    const size_t fit = kTokensBytes / sizeof(float) / a.w.cols / kTokens * kTokens;
-    const uint32_t group = fit < kFewestTokens ? kFewestTokens : static_cast<uint32_t>(fit);
-    for (uint32_t begin = 0; begin < a.tokens; begin += group) {
-      const uint32_t end = a.tokens - begin < group ? a.tokens : begin + group;
-      uint32_t r = 0;
-      for (; r + kRows <= rows; r += kRows) tokens_of<kRows, kTokens>(a, w, row + r, r, begin, end);
-      for (; r < rows; ++r) tokens_of<1, kTokens>(a, w, row + r, r, begin, end);
+    const uint32_t row_block = that_fit(kRowsBytes / sizeof(*w.at) / w.stride, kRows);
+    const uint32_t token_block = that_fit(kTokensBytes / sizeof(float) / a.w.cols, kTokens);
+    for (uint32_t r = 0; r < rows; r += row_block) {
+      const uint32_t r_end = rows - r < row_block ? rows : r + row_block;
+      for (uint32_t t = 0; t < a.tokens; t += token_block)
+        rows_of<kRows>(a, w, row, r, r_end, t,
+                       a.tokens - t < token_block ? a.tokens : t + token_block);
     }
+  }
+  // A multiple of `step`, at least two of it.
+  static uint32_t that_fit(size_t count, uint32_t step) {
+    return count < 2 * step ? 2 * step : static_cast<uint32_t>(count) / step * step;
+  }
+
+  // Rows [r, r_end) of w against tokens [token, end).
+  template <uint32_t kR, typename W>
+  static void rows_of(const MatmulArgs& a, W w, uint32_t row, uint32_t r, uint32_t r_end,
+                      uint32_t token, uint32_t end) {
+    for (; r + kR <= r_end; r += kR) tokens_of<kR, kTokens>(a, w, row + r, r, token, end);
+    if constexpr (kR > 1) rows_of<kR / 2>(a, w, row, r, r_end, token, end);
   }
 
   template <uint32_t kR, uint32_t kT, typename W>
