@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -107,6 +110,35 @@ TEST(ThreadPool, EveryIndexOnceForEverySize) {
       }
     }
   }
+}
+
+TEST(ThreadPool, ALateWorkersShareIsTakenOver) {
+  ThreadPool pool(2);
+  std::atomic<int> done = 0;
+  // The first to come stays until all else is done, by the other.
+  std::atomic<bool> stays = true;
+  pool.parallel_for(64, 1, [&](ThreadPool::Slice slice) {
+    const auto size = static_cast<int>(slice.end - slice.begin);
+    if (slice.worker == 0 && stays.exchange(false))
+      while (done < 64 - size) std::this_thread::yield();
+    done += size;
+  });
+  EXPECT_EQ(done, 64);
+}
+
+TEST(ThreadPool, ManyShortJobsInARowAndAfterSleep) {
+  ThreadPool pool(3);
+  int64_t sum = 0;
+  std::array<int64_t, 3> sums{};
+  for (int job = 0; job < 3000; ++job) {
+    pool.parallel_for(5, 1, [&](ThreadPool::Slice slice) {
+      for (int64_t i = slice.begin; i < slice.end; ++i)
+        sums[static_cast<size_t>(slice.worker)] += job + i;
+    });
+    sum += 5 * job + 10;
+    if (job % 1000 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(sums[0] + sums[1] + sums[2], sum);
 }
 
 // Sanitizers need more address space than this leaves.

@@ -1,6 +1,8 @@
-// A fixed set of compute threads with a static partition: worker w of n always gets the same slice
-// of [0, count), so the thread count can never change which arithmetic happens, only who does it.
-// One owner calls parallel_for; it is not reentrant and not shared between engines.
+// A fixed set of compute threads. [0, count) is shared out in equal parts, of which who is done
+// early takes over what is left: a slow core, or a thread that is not running, holds up one piece
+// at most. Which thread computes a piece never changes a bit, as long as a piece's result depends
+// on its indices alone. Threads spin for 60 µs between jobs, then sleep. One owner calls
+// parallel_for; it is not reentrant and not shared between engines.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +22,14 @@ class ThreadPool {
 
   int size() const;
 
-  // Body for one slice; worker is in [0, size()) and indexes per-thread scratch.
+  // Body for one piece; worker is in [0, size()) and indexes per-thread scratch.
   struct Slice {
     int64_t begin, end;
     int worker;
   };
 
-  // Calls fn(context, slice) on every worker with a non-empty slice and waits for all of them.
-  // No allocation. Slices are whole multiples of `grain` (except the last).
+  // Calls fn(context, slice) until all of [0, count) was in one slice, and waits for all calls; any
+  // worker may get several. No allocation. Slices are whole multiples of `grain` (except the last).
   void run(int64_t count, int64_t grain, void (*fn)(void*, Slice), void* context);
 
   template <typename Fn>

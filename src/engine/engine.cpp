@@ -53,6 +53,7 @@ uint64_t process_bytes(const ProcessMemory& process) {
 
 // The program and the tokenizer are in memory already, everything else is planned.
 Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& options) {
+  ASSIGN_OR_RETURN(const Kernels* kernels, select_kernels(options.kernels));
   malloc_trim(0);  // loading a tokenizer leaves freed pages behind
   const ProcessMemory process = process_memory();
   const MemoryRoom room = memory_room();
@@ -64,6 +65,7 @@ Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& op
   const PlanRequest request{.trunk_bytes = TrunkWeights::resident_bytes(container.manifest()),
                             .expert_stride_bytes = container.manifest().experts.stride_bytes,
                             .budget_bytes = options.memory_bytes,
+                            .kv_dtype = kernels->kv_dtype,
                             .context = options.context,
                             .chunk = options.chunk,
                             .slots = options.slots,
@@ -160,7 +162,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
         "the system started only {} of {} compute threads; use --threads {}, or raise the process "
         "limit",
         model->threads_->size(), plan.threads, model->threads_->size());
-  ASSIGN_OR_RETURN(model->work_, Workspace::create(spec, plan.chunk, plan.context, plan.threads));
+  ASSIGN_OR_RETURN(model->work_,
+                   Workspace::create(spec, std::max(plan.chunk, options.sessions), plan.threads));
   ASSIGN_OR_RETURN(model->source_, ContainerExperts::open(model->container_, direct));
   model->queue_ = options.make_read_queue ? options.make_read_queue()
                                           : make_thread_read_queue(kReadThreads, kReadsInFlight);
@@ -192,10 +195,10 @@ Result<std::unique_ptr<Session>> LoadedModel::new_session() {
         "this engine was planned for {} session{} at a time; close another first", max_sessions_,
         max_sessions_ == 1 ? "" : "s");
   const ArchitectureSpec& spec = container_.spec();
-  ASSIGN_OR_RETURN(SequenceState state, SequenceState::create(spec, plan_.context, plan_.chunk));
-  ASSIGN_OR_RETURN(
-      Snapshots snapshots,
-      Snapshots::create(snapshot_bytes(spec, plan_.context, plan_.chunk), plan_.snapshots));
+  const StateShape shape{plan_.context, plan_.chunk, kernels_->kv_dtype};
+  ASSIGN_OR_RETURN(SequenceState state, SequenceState::create(spec, shape));
+  ASSIGN_OR_RETURN(Snapshots snapshots,
+                   Snapshots::create(snapshot_bytes(spec, shape), plan_.snapshots));
   ++open_sessions_;
   return std::unique_ptr<Session>(
       std::make_unique<Timeline>(*this, std::move(state), std::move(snapshots)));

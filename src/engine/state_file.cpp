@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kMagic[8] = {'W', 'A', 'D', 'E', 'R', 'S', 'T', '2'};
+constexpr char kMagic[8] = {'W', 'A', 'D', 'E', 'R', 'S', 'T', '3'};
 constexpr size_t kBufferBytes = kMiB;  // a ring's pieces are a few hundred bytes each
 
 struct Header {

@@ -21,6 +21,14 @@ ExpertCache::Lease::~Lease() {
   --cache_->leases_;
 }
 
+ExpertCache::Lease& ExpertCache::Lease::operator=(Lease&& other) noexcept {
+  Lease taken(std::move(other));
+  std::swap(cache_, taken.cache_);
+  std::swap(slot_, taken.slot_);
+  std::swap(index_, taken.index_);
+  return *this;
+}
+
 std::span<const std::byte> ExpertCache::Lease::record() const {
   return {cache_->record_of(slot_), static_cast<size_t>(cache_->source_.record_bytes())};
 }
@@ -30,7 +38,8 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertSource& sou
   CHECK(slots >= 1 && source.record_bytes() % kDirectAlignment == 0);
   const auto bytes = checked_mul(slots, source.record_bytes());
   if (!bytes) return over_budget_error("{} slots are more than an address space holds", slots);
-  ASSIGN_OR_RETURN(AlignedBuffer memory, AlignedBuffer::allocate(*bytes));
+  ASSIGN_OR_RETURN(AlignedBuffer memory,
+                   AlignedBuffer::allocate(*bytes, AlignedBuffer::Pages::huge));
   return std::unique_ptr<ExpertCache>(
       new ExpertCache(source, slots, rule, queue, std::move(memory)));
 }
@@ -115,9 +124,15 @@ Result<std::optional<ExpertCache::Lease>> ExpertCache::next() {
           missing_.size());  // with no lease and nothing in flight, a slot is always free
     return std::optional<Lease>();
   }
+  return next_resident();
+}
+
+std::optional<ExpertCache::Lease> ExpertCache::next_resident() {
+  CHECK(open_);
+  if (ready_head_ == ready_.size()) return {};
   const Ready ready = ready_[ready_head_++];
   ++leases_;
-  return std::optional<Lease>(Lease(this, ready.slot, ready.index));
+  return Lease(this, ready.slot, ready.index);
 }
 
 // All completions are taken in before an error is returned: their slots and counts stay right.

@@ -49,7 +49,7 @@ class ExpertCache {
     Lease(Lease&& other) noexcept : cache_(other.cache_), slot_(other.slot_), index_(other.index_) {
       other.cache_ = nullptr;
     }
-    Lease& operator=(Lease&&) = delete;
+    Lease& operator=(Lease&& other) noexcept;
     ~Lease();
     uint32_t index() const { return index_; }  // into the ids of the pass
     std::span<const std::byte> record() const;
@@ -68,7 +68,10 @@ class ExpertCache {
   void begin(uint32_t layer, std::span<const uint32_t> ids);
   // The next expert: resident ones first, then as reads land; nothing when all were handed out. An
   // error (a failed read, a wrong checksum) names file and expert; call end() then.
+  // While it waits no lease may be alive: their slots may be what the missing ones wait for.
   Result<std::optional<Lease>> next();
+  // The next expert that is resident already; leases may be alive.
+  std::optional<Lease> next_resident();
   // Closes the pass: waits for reads still in flight, unpins. No lease may be alive.
   void end();
 

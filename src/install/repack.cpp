@@ -108,17 +108,26 @@ Status Repacker::store(const Batch& batch, const std::string& what, RowLoss& los
     ThreadState& thread = threads_[static_cast<size_t>(slice.worker)];
     for (auto r = static_cast<uint64_t>(slice.begin); r < static_cast<uint64_t>(slice.end); ++r) {
       losses_[r] = {};
-      thread.fault_row = r;
-      thread.fault = store_row(batch.rows[r], batch.cols, batch.add, batch.target,
-                               row_of(batch.out, bytes, r), thread.scratch, losses_[r]);
-      if (thread.fault.kind != RowFault::Kind::none) return;
+      const RowFault fault = store_row(batch.rows[r], batch.cols, batch.add, batch.target,
+                                       row_of(batch.out, bytes, r), thread.scratch, losses_[r]);
+      if (fault.kind == RowFault::Kind::none) continue;
+      if (thread.fault.kind == RowFault::Kind::none || r < thread.fault_row) {
+        thread.fault = fault;
+        thread.fault_row = r;
+      }
+      return;
     }
   });
-  // Workers have slices in order: the first fault is the one that a single thread would have met.
-  for (const ThreadState& thread : threads_) {
-    if (thread.fault.kind == RowFault::Kind::none) continue;
-    const SourceRow& source = batch.rows[thread.fault_row];
-    return fault_error(thread.fault, source, batch.first_row + thread.fault_row, batch.cols,
+  // Every slice went to its first fault: the first of all is the one a single thread would have
+  // met.
+  const ThreadState* first = nullptr;
+  for (const ThreadState& thread : threads_)
+    if (thread.fault.kind != RowFault::Kind::none &&
+        (first == nullptr || thread.fault_row < first->fault_row))
+      first = &thread;
+  if (first != nullptr) {
+    const SourceRow& source = batch.rows[first->fault_row];
+    return fault_error(first->fault, source, batch.first_row + first->fault_row, batch.cols,
                        plan_->checkpoint->files()[source.piece->codes.file].path(), what);
   }
   for (size_t r = 0; r < batch.rows.size(); ++r) {

@@ -46,7 +46,7 @@ AlignedBuffer& AlignedBuffer::operator=(AlignedBuffer&& other) noexcept {
   return *this;
 }
 
-Result<AlignedBuffer> AlignedBuffer::allocate(uint64_t bytes) {
+Result<AlignedBuffer> AlignedBuffer::allocate(uint64_t bytes, Pages pages) {
   AlignedBuffer buffer;
   if (bytes == 0) return buffer;
   if (bytes > kMaxBytes) return over_budget_error("no memory for a buffer of {} bytes", bytes);
@@ -64,6 +64,8 @@ Result<AlignedBuffer> AlignedBuffer::allocate(uint64_t bytes) {
   if (buffer.data_ != begin) ::munmap(begin, static_cast<size_t>(buffer.data_ - begin));
   if (buffer.data_ + size != end)
     ::munmap(buffer.data_ + size, static_cast<size_t>(end - (buffer.data_ + size)));
+  // Refused where the kernel was built without them: then pages stay as they are.
+  if (pages == Pages::huge && size >= kHugePage) (void)::madvise(buffer.data_, size, MADV_HUGEPAGE);
   return buffer;
 }
 

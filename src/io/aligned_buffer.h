@@ -18,7 +18,10 @@ class AlignedBuffer {
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
 
   // At least `bytes` bytes (rounded up to whole pages). over_budget when the kernel refuses.
-  static Result<AlignedBuffer> allocate(uint64_t bytes);
+  // huge: ask for transparent huge pages, for what will be touched whole and read in long runs; a
+  // kernel that has none gives ordinary ones.
+  enum class Pages : uint8_t { ordinary, huge };
+  static Result<AlignedBuffer> allocate(uint64_t bytes, Pages pages = Pages::ordinary);
 
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }

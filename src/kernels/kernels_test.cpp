@@ -198,64 +198,137 @@ TEST_P(KernelsTest, TopKEqualsASort) {
   }
 }
 
-struct Attended {
-  std::vector<float> out;
-  std::vector<float> k, v, q, scores;
-  AttendArgs args;
+struct Attention {
+  uint32_t first, last, capacity;
+  uint32_t queries = 1, head_dim = 8;
+  std::vector<float> sinks = {};
+  float scale = 0.35f;
 };
 
-Attended attend(const Kernels& kernels, uint32_t first, uint32_t last, uint32_t capacity,
-                const float* sink) {
-  constexpr uint32_t kDim = 8;
-  Attended a;
-  a.q = random_values(kDim, 1);
-  a.k.assign(capacity * kDim, NAN);  // a position outside the range must never be looked at
-  a.v.assign(capacity * kDim, NAN);
-  for (uint32_t p = first; p <= last; ++p) {
-    const auto key = random_values(kDim, 100 + p), value = random_values(kDim, 9000 + p);
-    std::copy(key.begin(), key.end(), a.k.begin() + (p % capacity) * kDim);
-    std::copy(value.begin(), value.end(), a.v.begin() + (p % capacity) * kDim);
+float key_value(uint32_t position, uint32_t d, bool value) {
+  uint32_t bits = (position * 2 + value) * 2654435761u + d * 0x9e3779b9u;
+  bits = (bits ^ (bits >> 15)) * 0x2c1b3c6du;
+  return static_cast<float>((bits >> 12) % 2048) / 1024 - 1;  // exact in f16
+}
+
+std::vector<float> queries_of(const Attention& a) {
+  return random_values(a.queries * a.head_dim, 1);
+}
+
+// Every place without a position of [first, last] holds NaN, which must reach nothing.
+std::vector<float> attend(const Kernels& kernels, const Attention& a) {
+  const size_t plane =
+      size_t{a.capacity} * a.head_dim * (kernels.kv_dtype == DType::f32 ? sizeof(float) : 2);
+  std::vector<std::byte> k(plane, std::byte{0xff}), v(plane, std::byte{0xff});
+  std::vector<float> key(a.head_dim), value(a.head_dim);
+  for (uint32_t p = a.first; p <= a.last; ++p) {
+    for (uint32_t d = 0; d < a.head_dim; ++d) {
+      key[d] = key_value(p, d, false);
+      value[d] = key_value(p, d, true);
+    }
+    kernels.store_kv({k.data(), v.data(), a.head_dim, a.capacity, p, key.data(), value.data()});
   }
-  a.out.resize(kDim);
-  a.scores.resize(last - first + 1);
-  a.args = {a.out.data(), a.q.data(), a.k.data(), a.v.data(), kDim,           capacity,
-            first,        last,       0.35f,      sink,       a.scores.data()};
-  kernels.attend(a.args);
-  return a;
+  const std::vector<float> q = queries_of(a);
+  std::vector<float> out(q.size()), scratch(attend_scratch_floats(a.queries, a.head_dim), NAN);
+  kernels.attend({.out = out.data(),
+                  .q = q.data(),
+                  .queries = a.queries,
+                  .k = k.data(),
+                  .v = v.data(),
+                  .head_dim = a.head_dim,
+                  .capacity = a.capacity,
+                  .first = a.first,
+                  .last = a.last,
+                  .scale = a.scale,
+                  .sinks = a.sinks.empty() ? nullptr : a.sinks.data(),
+                  .scratch = scratch.data()});
+  return out;
+}
+
+// The softmax of all scores at once, in double precision.
+std::vector<double> attend_exactly(const Attention& a) {
+  const std::vector<float> q = queries_of(a);
+  std::vector<double> out(q.size());
+  for (uint32_t i = 0; i < a.queries; ++i) {
+    std::vector<double> scores;
+    double max = a.sinks.empty() ? -INFINITY : a.sinks[i];
+    for (uint32_t p = a.first; p <= a.last; ++p) {
+      double score = 0;
+      for (uint32_t d = 0; d < a.head_dim; ++d)
+        score += static_cast<double>(q[i * a.head_dim + d]) * key_value(p, d, false);
+      scores.push_back(score * a.scale);
+      max = std::max(max, scores.back());
+    }
+    // Case C-02: the sink joins the denominator and adds no value vector; 0 is not "none".
+    double sum = a.sinks.empty() ? 0 : std::exp(a.sinks[i] - max);
+    for (double& score : scores) sum += score = std::exp(score - max);
+    for (uint32_t p = a.first; p <= a.last; ++p)
+      for (uint32_t d = 0; d < a.head_dim; ++d)
+        out[i * a.head_dim + d] += scores[p - a.first] / sum * key_value(p, d, true);
+  }
+  return out;
+}
+
+TEST_P(KernelsTest, AttentionIsTheSoftmaxOfAllScores) {
+  for (const uint32_t head_dim : {8u, 32u, 64u, 80u, 128u})
+    for (const uint32_t queries : {1u, 3u, 8u})
+      for (const auto& [first, last] :
+           {std::pair{0u, 0u}, {0u, 63u}, {5u, 64u}, {63u, 64u}, {100u, 227u}, {3u, 300u}}) {
+        Attention a{.first = first,
+                    .last = last,
+                    .capacity = 320,
+                    .queries = queries,
+                    .head_dim = head_dim};
+        for (const bool with_sinks : {false, true}) {
+          if (with_sinks) a.sinks = random_values(queries, 7);
+          const auto out = attend(k, a);
+          const auto exact = attend_exactly(a);
+          for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], exact[i], 3e-6) << i;
+        }
+      }
 }
 
 TEST_P(KernelsTest, ARingGivesTheBitsOfAFlatCache) {
-  for (const uint32_t first : {0u, 3u, 30u, 41u})
-    for (const uint32_t count : {1u, 2u, 17u, 32u})
-      EXPECT_EQ(attend(k, first, first + count - 1, 32, nullptr).out,
-                attend(k, first, first + count - 1, 100, nullptr).out);
+  for (const uint32_t first : {0u, 3u, 30u, 41u, 100u, 130u})
+    for (const uint32_t count : {1u, 2u, 17u, 64u, 65u, 100u}) {
+      Attention a{.first = first, .last = first + count - 1, .capacity = 128, .queries = 2};
+      const auto ring = attend(k, a);
+      a.capacity = 320;
+      EXPECT_EQ(ring, attend(k, a));
+    }
 }
 
-// Case C-02: plain softmax attention times σ(logsumexp(s) − sink); the sink adds no value vector,
-// and 0 is not "none".
+TEST_P(KernelsTest, AQueryDoesNotFeelItsNeighbours) {
+  Attention a{.first = 7, .last = 200, .capacity = 256, .queries = 13, .head_dim = 64};
+  a.sinks = random_values(13, 3);
+  const auto together = attend(k, a);
+  for (uint32_t n = 1; n <= 13; ++n) {
+    a.queries = n;  // the first n of the same queries
+    const auto fewer = attend(k, a);
+    EXPECT_TRUE(std::equal(fewer.begin(), fewer.end(), together.begin())) << n;
+  }
+}
+
 TEST_P(KernelsTest, TheSinkOnlyJoinsTheDenominator) {
   for (const float sink : {0.0f, -2.0f, 3.0f, 60.0f, -60.0f}) {
-    const Attended plain = attend(k, 5, 20, 64, nullptr);
-    const Attended sunk = attend(k, 5, 20, 64, &sink);
-    double sum = 0;
-    for (uint32_t p = 5; p <= 20; ++p) {
-      double score = 0;
-      for (uint32_t i = 0; i < 8; ++i)
-        score += static_cast<double>(plain.q[i]) * plain.k[p * 8 + i];
-      sum += std::exp(score * 0.35f);
-    }
-    const double share = 1 / (1 + std::exp(sink - std::log(sum)));
-    for (uint32_t i = 0; i < 8; ++i) EXPECT_NEAR(sunk.out[i], plain.out[i] * share, 1e-6);
+    const Attention a{.first = 5, .last = 20, .capacity = 64, .sinks = {sink}};
+    const auto out = attend(k, a);
+    const auto exact = attend_exactly(a);
+    for (uint32_t i = 0; i < 8; ++i) EXPECT_NEAR(out[i], exact[i], 1e-6);
   }
 }
 
 TEST_P(KernelsTest, AttentionSurvivesHugeScores) {
-  std::vector<float> q(4, 1e6f), keys(8, 1e6f), values = {1, 2, 3, 4, 5, 6, 7, 8}, scores(2),
-                                                out(4);
-  keys[4] = -1e6f;
-  k.attend(
-      {out.data(), q.data(), keys.data(), values.data(), 4, 2, 0, 1, 1.0f, nullptr, scores.data()});
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(out[i], values[i]);
+  const size_t plane = 64 * 4 * sizeof(float);
+  std::vector<std::byte> keys(plane), values(plane);
+  const std::vector<float> q(4, 1e6f), up(4, 1e4f), down(4, -1e4f);
+  const std::vector<float> value0 = {1, 2, 3, 4}, value1 = {5, 6, 7, 8};
+  std::vector<float> out(4), scratch(attend_scratch_floats(1, 4));
+  k.store_kv({keys.data(), values.data(), 4, 64, 0, up.data(), value0.data()});
+  k.store_kv({keys.data(), values.data(), 4, 64, 1, down.data(), value1.data()});
+  k.attend({out.data(), q.data(), 1, keys.data(), values.data(), 4, 64, 0, 1, 1.0f, nullptr,
+            scratch.data()});
+  EXPECT_EQ(out, value0);
 }
 
 TEST_P(KernelsTest, RopeLeavesTheRestOfAHead) {

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -16,6 +15,25 @@
 
 namespace wader::portable {
 namespace {
+
+// a · b + c, rounded once, where the baseline has no such instruction. The product is exact in
+// double; the sum is rounded to odd there, after which rounding to f32 is the only one that counts
+// (Boldo & Melquiond 2008, doi:10.1109/TC.2007.70819). The error of the sum is exact (Knuth).
+inline float fused_multiply_add(float a, float b, float c) {
+#if defined(__FP_FAST_FMAF)
+  return __builtin_fmaf(a, b, c);
+#else
+  const double product = static_cast<double>(a) * b, addend = c;
+  const double sum = product + addend;
+  const double part = sum - product;
+  const double error = (product - (sum - part)) + (addend - part);
+  auto bits = std::bit_cast<int64_t>(sum);
+  const bool inexact = error > 0 || error < 0;
+  const int64_t towards = (error > 0) == (sum > 0) ? 1 : -1;
+  bits += inexact && (bits & 1) == 0 ? towards : 0;
+  return static_cast<float>(std::bit_cast<double>(bits));
+#endif
+}
 
 struct Lanes {
   static constexpr uint32_t kCount = 16;
@@ -51,8 +69,18 @@ struct Lanes {
   static Vec load_bf16_n(const uint16_t* from, uint32_t n) {
     return map([&](uint32_t l) { return l < n ? bf16_to_f32(from[l]) : 0.0f; });
   }
+  // Sixteen pairs: the first of each, and the second.
+  static void load_pairs(const float* from, Vec& first, Vec& second) {
+    first = map([&](uint32_t l) { return from[2 * l]; });
+    second = map([&](uint32_t l) { return from[2 * l + 1]; });
+  }
   static void store(float* to, Vec a) { std::memcpy(to, a.v, sizeof a.v); }
   static void store_n(float* to, Vec a, uint32_t n) { std::memcpy(to, a.v, n * sizeof(float)); }
+  // Rounded to nearest even; |a| < 65520 or NaN.
+  static void store_f16(uint16_t* to, Vec a) { store_f16_n(to, a, kCount); }
+  static void store_f16_n(uint16_t* to, Vec a, uint32_t n) {
+    for (uint32_t l = 0; l < n; ++l) to[l] = f32_to_f16(a.v[l]);
+  }
 
   static Vec add(Vec a, Vec b) {
     return map([&](uint32_t l) { return a.v[l] + b.v[l]; });
@@ -68,7 +96,7 @@ struct Lanes {
   }
   // a · b + c, rounded once.
   static Vec fma(Vec a, Vec b, Vec c) {
-    return map([&](uint32_t l) { return __builtin_fmaf(a.v[l], b.v[l], c.v[l]); });
+    return map([&](uint32_t l) { return fused_multiply_add(a.v[l], b.v[l], c.v[l]); });
   }
   // a > b ? a : b and a < b ? a : b, so b where either is NaN, as x86 has it.
   static Vec max(Vec a, Vec b) {
@@ -83,7 +111,10 @@ struct Lanes {
   }
   // To the nearest whole number, halves to even; |a| < 2^22.
   static Vec round(Vec a) {
-    return map([&](uint32_t l) { return std::nearbyint(a.v[l]); });
+    return map([&](uint32_t l) {
+      constexpr float kUnitsAlone = 0x1.8p23f;  // from here on f32 has no halves
+      return __builtin_copysignf((a.v[l] + kUnitsAlone) - kUnitsAlone, a.v[l]);
+    });
   }
   // a · 2^n for whole n with −126 <= n <= 127.
   static Vec scale_by_power(Vec a, Vec n) {
@@ -91,6 +122,8 @@ struct Lanes {
       return a.v[l] * std::bit_cast<float>((static_cast<int32_t>(n.v[l]) + 127) << 23);
     });
   }
+
+  static float sqrt(float x) { return __builtin_sqrtf(x); }
 
   // Lane l + 8 to l, then l + 4 to l, l + 2, l + 1.
   static float add_as_tree(Vec a) {

@@ -66,19 +66,43 @@ constexpr size_t matmul_scratch_floats(uint32_t cols) {
   return (size_t{cols} + 63) / 64 * 64 * 10 + 512;
 }
 
-// One query row and head against the keys [first, last] of its sequence. Position p of a key stands
-// at index p % capacity. softmax over the scores, joined in its denominator by the sink when there
-// is one.
+// Keys and values of one layer and KV head, elements of Kernels::kv_dtype. Position p stands at
+// index p % capacity. Sixteen consecutive keys stand side by side for each dimension, so that
+// scores of sixteen need no sum over lanes: k (capacity/16, head_dim, 16), v (capacity, head_dim).
+constexpr uint32_t kKeyTile = 16;
+// The softmax runs over blocks of positions at multiples of this, which divides every capacity.
+constexpr uint32_t kAttentionBlock = 64;
+
+// One row's query heads that share a KV head, against the keys [first, last] of its sequence.
+// Online softmax (Milakov & Gimelshein 2018, arXiv:1805.02867), for each query by itself: with
+// scores s = scale · q·k, m = sink or −∞, l = 1 or 0, block after block:
+//   m' = max(m, block's s); p = e^(s − m'); l = l · e^(m − m') + Σ p; out = out · e^(m − m') + Σ p
+//   v
+// and out / l at the end. Bits depend on the query, its positions and its keys alone.
 struct AttendArgs {
-  float* out;      // (head_dim)
-  const float* q;  // (head_dim), rotated
-  const float* k;  // (capacity, head_dim) of the KV head, rotated
-  const float* v;  // (capacity, head_dim)
+  float* out;      // (queries, head_dim)
+  const float* q;  // (queries, head_dim), rotated
+  uint32_t queries;
+  const std::byte* k;
+  const std::byte* v;
   uint32_t head_dim, capacity;
   uint32_t first, last;  // positions, last − first < capacity
   float scale;
-  const float* sink;  // one logit, or null
-  float* scores;      // scratch (last − first + 1)
+  const float* sinks;  // (queries) logits that take their share and add no value; or null
+  float* scratch;      // (attend_scratch_floats(queries, head_dim))
+};
+// The queries transposed, one block's probabilities, and running sums.
+constexpr size_t attend_scratch_floats(uint32_t queries, uint32_t head_dim) {
+  return size_t{queries} * (2 * ((size_t{head_dim} + 15) / 16 * 16) + kAttentionBlock + 32);
+}
+
+// One position's key and value of a KV head take their place.
+struct StoreKvArgs {
+  std::byte* k;
+  std::byte* v;
+  uint32_t head_dim, capacity, position;
+  const float* key;    // (head_dim), rotated
+  const float* value;  // (head_dim)
 };
 
 // Gated DeltaNet (Yang et al. 2024, arXiv:2412.06464) runs in blocks of this many positions, at
@@ -138,6 +162,9 @@ struct Kernels {
   // Rotates the first `dim` of one head in place, halves paired: i with i + dim/2. cos and sin
   // (dim/2).
   void (*rope)(float* head, const float* cos, const float* sin, uint32_t dim);
+  // f32 or f16, of keys and values. To f16: nearest even, ±65504 beyond, NaN stays.
+  DType kv_dtype;
+  void (*store_kv)(const StoreKvArgs& args);
   void (*attend)(const AttendArgs& args);
   // Both take gate_up (2n) interleaved, even = gate, and give out (n).
   // silu(gate) · up.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/ops.h"
 #include "tensor/wide.h"
@@ -84,28 +85,61 @@ WADER_WIDE void add_scaled(float* x, const float* y, float scale, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) x[i] += scale * y[i];
 }
 
+void store_kv(const StoreKvArgs& a) {
+  const uint32_t index = a.position % a.capacity;
+  float* k = reinterpret_cast<float*>(a.k) +
+             static_cast<size_t>(index / kKeyTile) * kKeyTile * a.head_dim + index % kKeyTile;
+  for (uint32_t d = 0; d < a.head_dim; ++d) k[size_t{d} * kKeyTile] = a.key[d];
+  std::memcpy(reinterpret_cast<float*>(a.v) + static_cast<size_t>(index) * a.head_dim, a.value,
+              a.head_dim * sizeof(float));
+}
+
+// A tile of sixteen keys against q; those outside the sequence give what they give.
+WADER_WIDE void score_tile(float (&scores)[kKeyTile], const float* q, const float* k,
+                           uint32_t head_dim, float scale) {
+  for (float& score : scores) score = 0;
+  for (uint32_t d = 0; d < head_dim; ++d)
+    for (uint32_t j = 0; j < kKeyTile; ++j) scores[j] += q[d] * k[d * kKeyTile + j];
+  for (float& score : scores) score *= scale;
+}
+
+void attend_query(const AttendArgs& a, uint32_t query) {
+  float* out = a.out + static_cast<size_t>(query) * a.head_dim;
+  const float* q = a.q + static_cast<size_t>(query) * a.head_dim;
+  float max = a.sinks ? a.sinks[query] : -INFINITY, sum = a.sinks ? 1.0f : 0.0f;
+  std::fill_n(out, a.head_dim, 0.0f);
+  uint32_t end;  // of the block, a position
+  for (uint32_t begin = a.first; begin <= a.last; begin = end) {
+    end = std::min((begin / kAttentionBlock + 1) * kAttentionBlock, a.last + 1);
+    float scores[kAttentionBlock / kKeyTile][kKeyTile];
+    const uint32_t base = begin / kAttentionBlock * kAttentionBlock;
+    const size_t index = base % a.capacity;
+    float block_max = max;
+    for (uint32_t p = begin; p < end; ++p) {
+      const uint32_t tile = (p - base) / kKeyTile, lane = (p - base) % kKeyTile;
+      if (p == begin || lane == 0)
+        score_tile(scores[tile], q,
+                   reinterpret_cast<const float*>(a.k) + (index + tile * kKeyTile) * a.head_dim,
+                   a.head_dim, a.scale);
+      block_max = std::max(block_max, scores[tile][lane]);
+    }
+    const float factor = std::exp(max - block_max);
+    for (uint32_t d = 0; d < a.head_dim; ++d) out[d] *= factor;
+    sum *= factor;
+    for (uint32_t p = begin; p < end; ++p) {
+      const float weight =
+          std::exp(scores[(p - base) / kKeyTile][(p - base) % kKeyTile] - block_max);
+      sum += weight;
+      add_scaled(out, reinterpret_cast<const float*>(a.v) + (index + p - base) * a.head_dim, weight,
+                 a.head_dim);
+    }
+    max = block_max;
+  }
+  for (uint32_t d = 0; d < a.head_dim; ++d) out[d] /= sum;
+}
+
 void attend(const AttendArgs& a) {
-  const uint32_t count = a.last - a.first + 1;
-  float max = a.sink ? *a.sink : -INFINITY;
-  uint32_t index = a.first % a.capacity;
-  for (uint32_t j = 0; j < count; ++j) {
-    a.scores[j] = dot(a.q, a.k + static_cast<size_t>(index) * a.head_dim, a.head_dim) * a.scale;
-    max = std::max(max, a.scores[j]);
-    if (++index == a.capacity) index = 0;
-  }
-  float sum = 0;
-  for (uint32_t j = 0; j < count; ++j) {
-    a.scores[j] = std::exp(a.scores[j] - max);
-    sum += a.scores[j];
-  }
-  // The sink takes its share of the probability and adds no value vector.
-  if (a.sink) sum += std::exp(*a.sink - max);
-  std::fill_n(a.out, a.head_dim, 0.0f);
-  index = a.first % a.capacity;
-  for (uint32_t j = 0; j < count; ++j) {
-    add_scaled(a.out, a.v + static_cast<size_t>(index) * a.head_dim, a.scores[j] / sum, a.head_dim);
-    if (++index == a.capacity) index = 0;
-  }
+  for (uint32_t query = 0; query < a.queries; ++query) attend_query(a, query);
 }
 
 float sigmoid(float x) {
@@ -243,6 +277,8 @@ const Kernels kRefKernels = {.name = "ref",
                              .rms_norm = rms_norm,
                              .l2_norm = l2_norm,
                              .rope = rope,
+                             .kv_dtype = DType::f32,
+                             .store_kv = store_kv,
                              .attend = attend,
                              .swiglu = swiglu,
                              .swiglu_clamped = swiglu_clamped,

@@ -5,19 +5,27 @@
 #include <array>
 
 #include "base/error.h"
+#include "kernels/float_backends.h"
 #include "kernels/integer.h"
 
 namespace wader {
 namespace {
 
-using Matmul = decltype(Kernels::matmul);
+using Matmul = void (*)(const MatmulArgs&);
 using QuantiseRow = decltype(Kernels::quantise_row);
 
-Kernels with_integer_products(std::string_view name, Matmul matmul, QuantiseRow quantise_row) {
-  Kernels kernels = kRefKernels;
+template <Matmul kInteger, Matmul kPlain>
+void matmul(const MatmulArgs& args) {
+  is_integer_product(args) ? kInteger(args) : kPlain(args);
+}
+
+Kernels table(std::string_view name, Matmul matmul, QuantiseRow quantise_row,
+              void (*set_float_ops)(Kernels&)) {
+  Kernels kernels{};
   kernels.name = name;
   kernels.matmul = matmul;
   kernels.quantise_row = quantise_row;
+  set_float_ops(kernels);
   return kernels;
 }
 
@@ -35,18 +43,23 @@ class Table {
   Table() {
     add(kRefKernels);
     static const Kernels kPortable =
-        with_integer_products("portable", portable::matmul, portable::quantise_row);
+        table("portable", matmul<portable::matmul, portable::plain_matmul>, portable::quantise_row,
+              portable::set_float_ops);
     add(kPortable);
 #if defined(__x86_64__)
     // The compiler's test covers the operating system's part, saving the wide registers, too.
     __builtin_cpu_init();
-    static const Kernels kAvx2 = with_integer_products("avx2", avx2::matmul, avx2::quantise_row);
-    if (__builtin_cpu_supports("avx2") && has_f16c()) add(kAvx2);
-    static const Kernels kAvx512 =
-        with_integer_products("avx512", avx512::matmul, avx512::quantise_row);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
+      static const Kernels kAvx2 = table("avx2", matmul<avx2::matmul, avx2::plain_matmul>,
+                                         avx2::quantise_row, avx2::set_float_ops);
+      add(kAvx2);
+    }
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni")) {
+      static const Kernels kAvx512 = table("avx512", matmul<avx512::matmul, avx512::plain_matmul>,
+                                           avx512::quantise_row, avx512::set_float_ops);
       add(kAvx512);
+    }
 #endif
   }
   std::span<const Kernels* const> all() const {

@@ -1,7 +1,6 @@
 #include "model/attention.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "model/linear.h"
 
@@ -30,39 +29,44 @@ void rotate_and_store(const ModelContext& model, uint32_t layer, std::span<const
       for (uint32_t h = 0; h < spec.kv_heads; ++h) {
         float* k = s.k + t * spec.kv_width() + h * dim;
         rotate(k, w.k_norm);
-        const size_t place =
-            (static_cast<size_t>(h) * kv.capacity + rows[t].position % kv.capacity) * dim;
-        std::memcpy(kv.k + place, k, dim * sizeof(float));
-        std::memcpy(kv.v + place, s.v + t * spec.kv_width() + h * dim, dim * sizeof(float));
+        model.kernels.store_kv({.k = kv.k + h * kv.head_bytes,
+                                .v = kv.v + h * kv.head_bytes,
+                                .head_dim = dim,
+                                .capacity = kv.capacity,
+                                .position = rows[t].position,
+                                .key = k,
+                                .value = s.v + t * spec.kv_width() + h * dim});
       }
     }
   });
 }
 
-void attend_head(const ModelContext& model, uint32_t layer, const Row& row, size_t t, uint32_t head,
-                 int worker) {
+// The query heads of row t that share one KV head.
+void attend_group(const ModelContext& model, uint32_t layer, const Row& row, size_t t,
+                  uint32_t kv_head, int worker) {
   const ArchitectureSpec& spec = model.spec;
   const LayerWeights& w = model.weights.layers[layer];
   const Workspace& s = model.work;
   const KvView& kv = row.state->kv(layer);
-  const uint32_t kv_head = head / (spec.query_heads / spec.kv_heads);
-  const size_t plane = static_cast<size_t>(kv_head) * kv.capacity * spec.head_dim;
+  const uint32_t group = spec.query_heads / spec.kv_heads, head = kv_head * group;
   const bool slides = w.kind.mixer == LayerKind::sliding_attention;
   const size_t at = t * spec.query_width() + static_cast<size_t>(head) * spec.head_dim;
-  model.kernels.attend({.out = s.attended + at,
-                        .q = s.q + at,
-                        .k = kv.k + plane,
-                        .v = kv.v + plane,
-                        .head_dim = spec.head_dim,
-                        .capacity = kv.capacity,
-                        // A sliding query sees itself and the window − 1 keys before it.
-                        .first = slides && row.position >= spec.sliding_window
-                                     ? row.position - (spec.sliding_window - 1)
-                                     : 0,
-                        .last = row.position,
-                        .scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim)),
-                        .sink = w.attention.sinks ? w.attention.sinks + head : nullptr,
-                        .scores = s.scores + static_cast<size_t>(worker) * s.score_width});
+  model.kernels.attend(
+      {.out = s.attended + at,
+       .q = s.q + at,
+       .queries = group,
+       .k = kv.k + kv_head * kv.head_bytes,
+       .v = kv.v + kv_head * kv.head_bytes,
+       .head_dim = spec.head_dim,
+       .capacity = kv.capacity,
+       // A sliding query sees itself and the window − 1 keys before it.
+       .first = slides && row.position >= spec.sliding_window
+                    ? row.position - (spec.sliding_window - 1)
+                    : 0,
+       .last = row.position,
+       .scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim)),
+       .sinks = w.attention.sinks ? w.attention.sinks + head : nullptr,
+       .scratch = s.attend_scratch + static_cast<size_t>(worker) * s.attend_scratch_width});
 }
 
 }  // namespace
@@ -71,26 +75,29 @@ void attention(const ModelContext& model, uint32_t layer, std::span<const Row> r
   const AttentionWeights& w = model.weights.layers[layer].attention;
   const Workspace& s = model.work;
   const auto tokens = static_cast<uint32_t>(rows.size());
-  const size_t width = model.spec.query_width();
+  const int64_t width = model.spec.query_width();
 
-  linear(model, s.q, s.normed, tokens, w.q, w.q_bias);  // (rows, query_width)
-  linear(model, s.k, s.normed, tokens, w.k, w.k_bias);  // (rows, kv_width)
-  linear(model, s.v, s.normed, tokens, w.v, w.v_bias);  // (rows, kv_width)
+  const Product q{s.q, w.q, w.q_bias}, k{s.k, w.k, w.k_bias}, v{s.v, w.v, w.v_bias};
+  if (model.spec.attention_gate)
+    linear(model, s.normed, tokens, {q, {s.attention_gate, w.gate}, k, v});
+  else
+    linear(model, s.normed, tokens, {q, k, v});
   rotate_and_store(model, layer, rows);
 
-  const uint32_t heads = model.spec.query_heads;
+  const uint32_t heads = model.spec.kv_heads;
   model.threads.parallel_for(static_cast<int64_t>(tokens) * heads, 1, [&](ThreadPool::Slice slice) {
     for (auto i = static_cast<size_t>(slice.begin); i < static_cast<size_t>(slice.end); ++i)
-      attend_head(model, layer, rows[i / heads], i / heads, static_cast<uint32_t>(i % heads),
-                  slice.worker);
+      attend_group(model, layer, rows[i / heads], i / heads, static_cast<uint32_t>(i % heads),
+                   slice.worker);
   });
   if (model.spec.attention_gate) {
-    linear(model, s.attention_gate, s.normed, tokens, w.gate, nullptr);  // (rows, query_width)
-    for (uint32_t t = 0; t < tokens; ++t)
-      model.kernels.sigmoid_gate(s.attended + t * width, s.attention_gate + t * width,
-                                 static_cast<uint32_t>(width));
+    model.threads.parallel_for(tokens, 4, [&](ThreadPool::Slice slice) {
+      for (int64_t t = slice.begin; t < slice.end; ++t)
+        model.kernels.sigmoid_gate(s.attended + t * width, s.attention_gate + t * width,
+                                   static_cast<uint32_t>(width));
+    });
   }
-  linear(model, s.projected, s.attended, tokens, w.o, w.o_bias);  // (rows, hidden)
+  linear(model, s.attended, tokens, {{s.projected, w.o, w.o_bias}});  // (rows, hidden)
 }
 
 }  // namespace wader

@@ -29,13 +29,15 @@ float softplus(float x) {
 void gates(const ModelContext& model, const DeltaNetWeights& w, uint32_t rows) {
   const Workspace& s = model.work;
   const uint32_t heads = model.spec.delta.value_heads;
-  for (uint32_t t = 0; t < rows; ++t)
-    for (uint32_t h = 0; h < heads; ++h) {
-      float& beta = s.delta_beta[t * heads + h];
-      float& g = s.delta_g[t * heads + h];
-      beta = 1.0f / (1.0f + std::exp(-beta));
-      g = std::max(-std::exp(w.a_log[h]) * softplus(g + w.dt_bias[h]), kDeltaStrongestDecay);
-    }
+  model.threads.parallel_for(rows, 4, [&](ThreadPool::Slice slice) {
+    for (int64_t t = slice.begin; t < slice.end; ++t)
+      for (uint32_t h = 0; h < heads; ++h) {
+        float& beta = s.delta_beta[t * heads + h];
+        float& g = s.delta_g[t * heads + h];
+        beta = 1.0f / (1.0f + std::exp(-beta));
+        g = std::max(-std::exp(w.a_log[h]) * softplus(g + w.dt_bias[h]), kDeltaStrongestDecay);
+      }
+  });
 }
 
 // Convolves channels [begin, end) of a run: work.delta_qkv → work.delta_conv.
@@ -147,10 +149,8 @@ void delta_net(const ModelContext& model, uint32_t layer, std::span<const Row> r
   const Workspace& s = model.work;
   const auto count = static_cast<uint32_t>(rows.size());
 
-  linear(model, s.delta_qkv, s.normed, count, w.qkv, nullptr);  // (rows, conv_width)
-  linear(model, s.delta_z, s.normed, count, w.z, nullptr);      // (rows, value_width)
-  linear(model, s.delta_beta, s.normed, count, w.b, nullptr);   // (rows, value_heads)
-  linear(model, s.delta_g, s.normed, count, w.a, nullptr);      // (rows, value_heads)
+  linear(model, s.normed, count,
+         {{s.delta_qkv, w.qkv}, {s.delta_z, w.z}, {s.delta_beta, w.b}, {s.delta_g, w.a}});
   gates(model, w, count);
   for (uint32_t begin = 0, end; begin < count; begin = end) {
     for (end = begin + 1; end < count && rows[end].state == rows[begin].state;) ++end;
@@ -166,7 +166,7 @@ void delta_net(const ModelContext& model, uint32_t layer, std::span<const Row> r
           model.kernels.silu_gate(y, s.delta_z + i * d.value_dim, d.value_dim);
         }
       });
-  linear(model, s.projected, s.delta_y, count, w.out, nullptr);  // (rows, hidden)
+  linear(model, s.delta_y, count, {{s.projected, w.out}});  // (rows, hidden)
 }
 
 }  // namespace wader

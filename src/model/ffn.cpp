@@ -1,26 +1,190 @@
 #include "model/ffn.h"
 
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
 #include "model/linear.h"
 
 namespace wader {
+namespace {
 
-void feed_forward(const ModelContext& model, const FfnWeights& w, float* y, const float* x,
-                  uint32_t tokens) {
+// A block of rows of gate_up makes whole blocks of quantised activations; one of down a few cache
+// lines.
+constexpr uint32_t kGateUpRows = 2 * kActivationBlock, kDownRows = 32;
+
+// Rows that a product takes: f32, or quantised.
+struct Rows {
+  const float* x;
+  QuantisedRows xq;
+};
+
+QuantisedRows from_row(const QuantisedRows& q, size_t row) {
+  return {q.codes + row * q.codes_stride,
+          q.scales + row * q.blocks_stride,
+          q.sums + row * q.blocks_stride,
+          q.code_sums + row * q.blocks_stride,
+          q.codes_stride,
+          q.blocks_stride};
+}
+
+QuantisedRows gathered_rows(const Workspace& s) {
+  const size_t width = s.row_width;
+  return {s.ffn_x_codes,     s.ffn_x_scales, s.ffn_x_sums,
+          s.ffn_x_code_sums, width,          width / kActivationBlock};
+}
+
+QuantisedRows act_rows(const Workspace& s) {
+  const size_t width = s.row_width;
+  return {s.ffn_act_codes, s.ffn_act_scales,        s.ffn_act_sums, s.ffn_act_code_sums,
+          width,           width / kActivationBlock};
+}
+
+// Where a job's input rows stand: one row, or rows in order, where they are.
+Rows input_of(const ModelContext& model, const FfnInput& input, const FfnJob& job, size_t first) {
+  const size_t hidden = model.spec.hidden;
+  if (job.picks == nullptr) return {input.x, input.xq};
+  if (job.rows == 1) {
+    const size_t row = job.picks[0] / job.picks_per_row;
+    return {input.x + row * hidden, input.xq.codes ? from_row(input.xq, row) : QuantisedRows{}};
+  }
+  return {model.work.ffn_x + first * hidden, from_row(gathered_rows(model.work), first)};
+}
+
+void gather_row(const ModelContext& model, const FfnInput& input, size_t from, size_t to) {
   const Workspace& s = model.work;
-  const uint32_t inner = w.down.cols;
+  const size_t hidden = model.spec.hidden, blocks = hidden / kActivationBlock;
+  if (input.xq.codes == nullptr) {
+    std::memcpy(s.ffn_x + to * hidden, input.x + from * hidden, hidden * sizeof(float));
+    return;
+  }
+  const QuantisedRows row = from_row(input.xq, from);
+  const size_t at = to * (s.row_width / kActivationBlock);
+  std::memcpy(s.ffn_x_codes + to * s.row_width, row.codes, hidden);
+  std::memcpy(s.ffn_x_scales + at, row.scales, blocks * sizeof(float));
+  std::memcpy(s.ffn_x_sums + at, row.sums, blocks * sizeof(float));
+  std::memcpy(s.ffn_x_code_sums + at, row.code_sums, blocks * sizeof(int32_t));
+}
+
+void gather(const ModelContext& model, const FfnInput& input, std::span<const FfnJob> jobs) {
+  size_t first = 0;
+  for (const FfnJob& job : jobs) {
+    if (job.picks != nullptr && job.rows > 1)
+      model.threads.parallel_for(job.rows, 16, [&](ThreadPool::Slice slice) {
+        for (int64_t i = slice.begin; i < slice.end; ++i)
+          gather_row(model, input, job.picks[i] / job.picks_per_row,
+                     first + static_cast<size_t>(i));
+      });
+    first += job.rows;
+  }
+}
+
+// Rows [begin, end) of w times `rows` rows of x. bias: bf16 (w.rows) or null.
+void multiply(const ModelContext& model, int worker, float* y, const Rows& x, uint32_t rows,
+              const MatrixView& w, const std::byte* bias, uint32_t begin, uint32_t end) {
+  float* widened = nullptr;
+  if (bias != nullptr) {
+    widened = model.work.bias_scratch + static_cast<size_t>(worker) * model.work.bias_scratch_width;
+    plain_to_f32(DType::bf16, bias + size_t{begin} * 2, end - begin, widened + begin);
+  }
+  model.kernels.matmul({.y = y,
+                        .y_stride = w.rows,
+                        .x = x.x,
+                        .x_stride = w.cols,
+                        .tokens = rows,
+                        .w = w,
+                        .bias = widened,
+                        .row_begin = begin,
+                        .row_end = end,
+                        .scratch = model.work.matmul_scratch(worker),
+                        .xq = takes_integers(model, w) ? &x.xq : nullptr});
+}
+
+// Columns [begin, end) of gate_up, finished for all rows of a job, become activations.
+void activate(const ModelContext& model, const FfnJob& job, size_t first, uint32_t begin,
+              uint32_t end) {
+  const Workspace& s = model.work;
+  const size_t inner = job.w.down.cols, from = begin / 2;
+  const uint32_t count = (end - begin) / 2;
   const auto limit = static_cast<float>(model.spec.swiglu_limit);
-  linear(model, s.ffn_gate_up, x, tokens, w.gate_up, w.gate_up_bias);  // (tokens, 2 · inner)
-  model.threads.parallel_for(tokens, 1, [&](ThreadPool::Slice slice) {
-    for (int64_t t = slice.begin; t < slice.end; ++t) {
-      float* act = s.ffn_act + t * inner;
-      const float* gate_up = s.ffn_gate_up + t * 2 * inner;
-      if (model.spec.activation == Activation::swiglu)
-        model.kernels.swiglu(act, gate_up, inner);
-      else
-        model.kernels.swiglu_clamped(act, gate_up, inner, limit);
-    }
+  for (size_t t = first; t < first + job.rows; ++t) {
+    float* act = s.ffn_act + t * inner + from;
+    const float* gate_up = s.ffn_gate_up + t * 2 * inner + begin;
+    if (model.spec.activation == Activation::swiglu)
+      model.kernels.swiglu(act, gate_up, count);
+    else
+      model.kernels.swiglu_clamped(act, gate_up, count, limit);
+    if (!takes_integers(model, job.w.down)) continue;
+    const size_t code = t * s.row_width + from, block = code / kActivationBlock;
+    model.kernels.quantise_row(s.ffn_act_codes + code, s.ffn_act_scales + block,
+                               s.ffn_act_sums + block, s.ffn_act_code_sums + block, act, count);
+  }
+}
+
+// Calls fn(job, its first row, row_begin, row_end) for every part of the jobs' matrices that falls
+// into blocks [begin, end) of `rows_together` rows, counted through all jobs.
+template <typename Fn>
+void for_each_part(std::span<const FfnJob> jobs, MatrixView FfnWeights::*which,
+                   uint32_t rows_together, ThreadPool::Slice slice, Fn&& fn) {
+  int64_t block = 0;
+  size_t first = 0;
+  for (const FfnJob& job : jobs) {
+    const uint32_t rows = (job.w.*which).rows;
+    const int64_t blocks = (rows + rows_together - 1) / rows_together;
+    const int64_t begin = std::max<int64_t>(slice.begin - block, 0);
+    const int64_t end = std::min(slice.end - block, blocks);
+    if (begin < end)
+      fn(job, first, static_cast<uint32_t>(begin) * rows_together,
+         std::min(static_cast<uint32_t>(end) * rows_together, rows));
+    block += blocks;
+    first += job.rows;
+  }
+}
+
+int64_t count_blocks(std::span<const FfnJob> jobs, MatrixView FfnWeights::*which,
+                     uint32_t rows_together) {
+  int64_t blocks = 0;
+  for (const FfnJob& job : jobs)
+    blocks += ((job.w.*which).rows + rows_together - 1) / rows_together;
+  return blocks;
+}
+
+}  // namespace
+
+FfnInput ffn_input(const ModelContext& model, uint32_t rows, const MatrixView& first_weights) {
+  FfnInput input{model.work.normed};
+  if (takes_integers(model, first_weights))
+    input.xq = quantise_rows(model, input.x, rows, model.spec.hidden);
+  return input;
+}
+
+void feed_forward(const ModelContext& model, const FfnInput& input, std::span<const FfnJob> jobs) {
+  const Workspace& s = model.work;
+  gather(model, input, jobs);
+
+  const int64_t gate_up_blocks = count_blocks(jobs, &FfnWeights::gate_up, kGateUpRows);
+  model.threads.parallel_for(gate_up_blocks, 1, [&](ThreadPool::Slice slice) {
+    for_each_part(jobs, &FfnWeights::gate_up, kGateUpRows, slice,
+                  [&](const FfnJob& job, size_t first, uint32_t begin, uint32_t end) {
+                    const size_t width = job.w.gate_up.rows;
+                    multiply(model, slice.worker, s.ffn_gate_up + first * width,
+                             input_of(model, input, job, first), job.rows, job.w.gate_up,
+                             job.w.gate_up_bias, begin, end);
+                    activate(model, job, first, begin, end);
+                  });
   });
-  linear(model, y, s.ffn_act, tokens, w.down, w.down_bias);  // (tokens, hidden)
+
+  const int64_t down_blocks = count_blocks(jobs, &FfnWeights::down, kDownRows);
+  model.threads.parallel_for(down_blocks, 1, [&](ThreadPool::Slice slice) {
+    for_each_part(
+        jobs, &FfnWeights::down, kDownRows, slice,
+        [&](const FfnJob& job, size_t first, uint32_t begin, uint32_t end) {
+          const Rows act = {s.ffn_act + first * job.w.down.cols, from_row(act_rows(s), first)};
+          multiply(model, slice.worker, job.y, act, job.rows, job.w.down, job.w.down_bias, begin,
+                   end);
+        });
+  });
 }
 
 }  // namespace wader

@@ -1,13 +1,31 @@
-// SwiGLU feed-forward network: one expert, the shared expert, a dense layer.
+// SwiGLU feed-forward networks: experts, the shared expert, a dense layer.
 #pragma once
+
+#include <span>
 
 #include "model/forward.h"
 
 namespace wader {
 
-// y (tokens, hidden) = W_down act(W_gate_up x + b) + b of x (tokens, hidden), both dense. Uses
-// work.ffn_gate_up and ffn_act.
-void feed_forward(const ModelContext& model, const FfnWeights& w, float* y, const float* x,
-                  uint32_t tokens);
+// y (rows, hidden) = W_down act(W_gate_up x + b) + b of some rows x of work.normed: row
+// picks[i] / picks_per_row gives y's row i, or row i itself where picks is null.
+struct FfnJob {
+  FfnWeights w;
+  uint32_t rows;
+  const uint32_t* picks;
+  uint32_t picks_per_row;
+  float* y;
+};
+
+// work.normed as the networks take it.
+struct FfnInput {
+  const float* x;      // (rows, hidden)
+  QuantisedRows xq{};  // where the back end multiplies integers
+};
+FfnInput ffn_input(const ModelContext& model, uint32_t rows, const MatrixView& first_weights);
+
+// All jobs together, whose matrices have one format and whose rows together are at most
+// work.ffn_rows: the threads meet twice, however many there are. Uses the workspace's ffn_ buffers.
+void feed_forward(const ModelContext& model, const FfnInput& input, std::span<const FfnJob> jobs);
 
 }  // namespace wader

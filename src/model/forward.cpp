@@ -50,10 +50,11 @@ void embed(const ModelContext& model, std::span<const Row> rows) {
 }
 
 void add_rows(const ModelContext& model, float* x, const float* y, uint32_t rows) {
-  for (uint32_t t = 0; t < rows; ++t)
-    model.kernels.add_scaled(x + static_cast<size_t>(t) * model.spec.hidden,
-                             y + static_cast<size_t>(t) * model.spec.hidden, 1.0f,
-                             model.spec.hidden);
+  const uint32_t hidden = model.spec.hidden;
+  model.threads.parallel_for(rows, 4, [&](ThreadPool::Slice slice) {
+    for (int64_t t = slice.begin; t < slice.end; ++t)
+      model.kernels.add_scaled(x + t * hidden, y + t * hidden, 1.0f, hidden);
+  });
 }
 
 // Calls fn(state, rows of it) for each sequence of the batch.
@@ -84,9 +85,8 @@ Status emit_logits(const ModelContext& model, std::span<const Row> rows,
     end = begin + 1;
     if (!rows[begin].wants_logits) continue;
     while (end < rows.size() && end - begin < kLogitsBlock && rows[end].wants_logits) ++end;
-    linear(model, s.logits, s.normed + begin * model.spec.hidden,
-           static_cast<uint32_t>(end - begin), model.weights.head,
-           nullptr);  // (end − begin, vocab_rows)
+    linear(model, s.normed + begin * model.spec.hidden, static_cast<uint32_t>(end - begin),
+           {{s.logits, model.weights.head}});  // (end − begin, vocab_rows)
     for (size_t t = begin; t < end; ++t) {
       const std::span<const float> logits(s.logits + (t - begin) * vocab, vocab);
       RETURN_IF_ERROR(check_logits(logits, rows[t].position));
@@ -133,7 +133,9 @@ Status forward(const ModelContext& model, std::span<const Row> rows, const Logit
 
     norm_rows(model, s.normed, s.x, w.ffn_norm, count);
     if (w.kind.ffn == FfnKind::dense) {
-      feed_forward(model, w.dense, s.ffn_y, s.normed, count);
+      const FfnJob job{
+          .w = w.dense, .rows = count, .picks = nullptr, .picks_per_row = 1, .y = s.ffn_y};
+      feed_forward(model, ffn_input(model, count, w.dense.gate_up), {&job, 1});
       add_rows(model, s.x, s.ffn_y, count);
     } else {
       route(model, layer, count);

@@ -23,13 +23,16 @@ constexpr uint64_t kJitterBytes = kMiB / 2;
 constexpr uint64_t kSamplerBytesPerVocabRow = 12;
 
 constexpr uint32_t kAutoContexts[] = {8192, 4096, 2048, 1024};
-constexpr uint32_t kAutoChunks[] = {128, 64, 32, 16};
+// A long chunk reads each expert once for many tokens and unpacks its weights once. Beyond
+// kModestChunk only where all scratch stays under a 16th of the budget: slots serve decode.
+constexpr uint32_t kAutoChunks[] = {512, 256, 128, 64, 32, 16};
+constexpr uint32_t kModestChunk = 128;
 
 // Snapshots are worth what they save: computing a conversation again reads most experts again. A
 // 32nd of the budget, or two where they cost no more than a 16th, at most 8.
 uint32_t snapshot_count(const ArchitectureSpec& spec, const PlanRequest& request,
                         uint64_t budget_bytes, uint32_t context, uint32_t chunk) {
-  const uint64_t each = request.sessions * snapshot_bytes(spec, context, chunk);
+  const uint64_t each = request.sessions * snapshot_bytes(spec, {context, chunk, request.kv_dtype});
   if (each == 0) return 0;
   if (request.snapshots != kAutoSnapshots) return request.snapshots;
   const uint64_t few = std::min<uint64_t>(2, budget_bytes / 16 / each);
@@ -47,12 +50,12 @@ MemoryPlan fixed_costs(const ArchitectureSpec& spec, const PlanRequest& request,
   plan.working_set_slots = spec.experts_per_token;
   plan.process_bytes = machine.process_bytes;
   plan.trunk_bytes = request.trunk_bytes;
-  plan.state_bytes = request.sessions * state_bytes(spec, context, plan.chunk);
+  plan.state_bytes = request.sessions * state_bytes(spec, {context, plan.chunk, request.kv_dtype});
   plan.snapshots = snapshot_count(spec, request, plan.budget_bytes, context, plan.chunk);
-  plan.snapshots_bytes =
-      uint64_t{plan.snapshots} * request.sessions * snapshot_bytes(spec, context, plan.chunk);
+  plan.snapshots_bytes = uint64_t{plan.snapshots} * request.sessions *
+                         snapshot_bytes(spec, {context, plan.chunk, request.kv_dtype});
   plan.scratch_bytes =
-      Workspace::bytes(spec, std::max(plan.chunk, request.sessions), context, request.threads) +
+      Workspace::bytes(spec, std::max(plan.chunk, request.sessions), request.threads) +
       kSamplerBytesPerVocabRow * spec.vocab_rows;
   plan.io_bytes = kIoBytes;
   plan.reserve_bytes = kReserveBytes + request.extra_bytes;
@@ -123,6 +126,9 @@ Result<MemoryPlan> plan_memory(const ArchitectureSpec& spec, const PlanRequest& 
         const uint32_t fit = slots_that_fit(plan, request.expert_stride_bytes, all_slots);
         smallest = plan;
         if (fit < enough) continue;
+        if (request.chunk == 0 && chunk > kModestChunk &&
+            plan.scratch_bytes > plan.budget_bytes / 16)
+          continue;
         plan.slots = request.slots ? wanted : fit;
         plan.slots_bytes = plan.slots * request.expert_stride_bytes;
         return plan;

@@ -95,11 +95,23 @@ TEST(MemoryPlan, AShortfallIsNamedInBytesAndWhatWouldFitDoes) {
   EXPECT_TRUE(plan_memory(small_spec(), request(parse_bytes(size).value()), kMachine).ok()) << size;
 }
 
+TEST(MemoryPlan, ALongChunkStaysSmallBesideTheBudget) {
+  uint32_t longest = 0;
+  for (uint64_t budget = 32 * kMiB; budget <= kGiB; budget += 16 * kMiB) {
+    const auto plan = plan_memory(small_spec(), request(budget, 2048, 0), {kGiB, 8 * kMiB});
+    if (!plan.ok()) continue;
+    EXPECT_GE(plan->chunk, longest);
+    longest = plan->chunk;
+    if (plan->chunk > 128) EXPECT_LE(plan->scratch_bytes, budget / 16);
+  }
+  EXPECT_EQ(longest, 512u);
+}
+
 TEST(MemoryPlan, AutoShrinksContextBeforeItGivesUp) {
   const auto roomy = plan_memory(small_spec(), request(kGiB, 0, 0), kMachine);
   ASSERT_TRUE(roomy.ok());
   EXPECT_EQ(roomy->context, 8192u);
-  EXPECT_EQ(roomy->chunk, 128u);
+  EXPECT_EQ(roomy->chunk, 512u);
   EXPECT_EQ(roomy->slots, 64u);
   const auto tight = plan_memory(small_spec(), request(23 * kMiB, 0, 0), kMachine);
   ASSERT_TRUE(tight.ok()) << tight.error().message;
@@ -109,7 +121,7 @@ TEST(MemoryPlan, AutoShrinksContextBeforeItGivesUp) {
 // Snapshots go before slots do: where the budget is small there are none.
 TEST(MemoryPlan, SnapshotsTakeAThirtySecondOfTheBudget) {
   const ArchitectureSpec spec = testing::small_hybrid_spec();
-  const uint64_t each = snapshot_bytes(spec, 512, 32);
+  const uint64_t each = snapshot_bytes(spec, {512, 32, DType::f32});
   ASSERT_GT(each, 0u);
   uint64_t last = 0;
   for (const uint64_t budget : {24 * kMiB, 40 * kMiB, 80 * kMiB, kGiB}) {

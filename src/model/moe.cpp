@@ -1,8 +1,9 @@
 #include "model/moe.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstring>
+#include <optional>
 
 #include "model/ffn.h"
 #include "model/linear.h"
@@ -10,8 +11,12 @@
 namespace wader {
 namespace {
 
-// Sorts the (row, place) assignments by expert: distinct ids in disk order, and where each one's
-// rows stand.
+// Experts whose products run together: enough that meeting threads cost nothing beside them, few
+// enough that reads of the next ones go on.
+constexpr size_t kExpertsTogether = 16;
+
+// Sorts the assignments (row · k + j) by expert: distinct ids in disk order, where each one's rows
+// stand, and where each assignment went.
 std::span<const uint32_t> group_by_expert(const ArchitectureSpec& spec, Workspace& s,
                                           uint32_t rows) {
   const uint32_t assignments = rows * spec.experts_per_token;
@@ -23,48 +28,87 @@ std::span<const uint32_t> group_by_expert(const ArchitectureSpec& spec, Workspac
     s.group_start[e + 1] += s.group_start[e];
   }
   // Filling moves each start to its own end, which is the next one's start; it is moved back after.
-  for (uint32_t a = 0; a < assignments; ++a) s.group[s.group_start[s.router_ids[a]]++] = a;
+  for (uint32_t a = 0; a < assignments; ++a) {
+    s.place[a] = s.group_start[s.router_ids[a]]++;
+    s.group[s.place[a]] = a;
+  }
   for (uint32_t e = spec.experts; e > 0; --e) s.group_start[e] = s.group_start[e - 1];
   s.group_start[0] = 0;
   return {s.distinct, distinct};
 }
 
-// One expert over the rows that chose it; its outputs go to their places in expert_out.
-void run_expert(const ModelContext& model, std::span<const std::byte> record,
-                std::span<const uint32_t> assignments) {
-  const ArchitectureSpec& spec = model.spec;
-  const Workspace& s = model.work;
-  FfnWeights w = bind_expert(spec, model.layout, record);
-  const auto tokens = static_cast<uint32_t>(assignments.size());
-  const size_t hidden = spec.hidden;
-  if (spec.expert_bias) {
-    float* const down_bias = s.expert_bias + 2 * size_t{spec.expert_inner};
-    plain_to_f32(DType::bf16, record.data() + *model.layout.gate_up.linear_bias, w.gate_up.rows,
-                 s.expert_bias);
-    plain_to_f32(DType::bf16, record.data() + *model.layout.down.linear_bias, hidden, down_bias);
-    w.gate_up_bias = s.expert_bias;
-    w.down_bias = down_bias;
+// Resident experts whose rows together fit the workspace.
+class Batch {
+ public:
+  explicit Batch(const ModelContext& model) : model_(model) {}
+
+  bool fits(uint32_t expert) const {
+    return count_ < kExpertsTogether && rows_ + rows_of(expert) <= model_.work.ffn_rows;
   }
-  for (uint32_t i = 0; i < tokens; ++i)
-    std::memcpy(s.expert_x + i * hidden,
-                s.normed + assignments[i] / spec.experts_per_token * hidden,
-                hidden * sizeof(float));
-  feed_forward(model, w, s.ffn_y, s.expert_x, tokens);
-  for (uint32_t i = 0; i < tokens; ++i)
-    std::memcpy(s.expert_out + assignments[i] * hidden, s.ffn_y + i * hidden,
-                hidden * sizeof(float));
+  void add(ExpertCache::Lease lease, uint32_t expert) {
+    const Workspace& s = model_.work;
+    const uint32_t start = s.group_start[expert];
+    jobs_[count_] = {.w = bind_expert(model_.spec, model_.layout, lease.record()),
+                     .rows = rows_of(expert),
+                     .picks = s.group + start,
+                     .picks_per_row = model_.spec.experts_per_token,
+                     .y = s.expert_out + static_cast<size_t>(start) * model_.spec.hidden};
+    rows_ += jobs_[count_].rows;
+    leases_[count_++] = std::move(lease);
+  }
+  std::span<const FfnJob> jobs() const { return {jobs_.data(), count_}; }
+
+ private:
+  uint32_t rows_of(uint32_t expert) const {
+    return model_.work.group_start[expert + 1] - model_.work.group_start[expert];
+  }
+
+  const ModelContext& model_;
+  std::array<std::optional<ExpertCache::Lease>, kExpertsTogether> leases_;
+  std::array<FfnJob, kExpertsTogether> jobs_{};
+  size_t count_ = 0;
+  uint32_t rows_ = 0;
+};
+
+// work.expert_out, in the order of work.group. What is resident is computed together, then what has
+// landed meanwhile, and so on.
+Status run_distinct_experts(const ModelContext& model, const FfnInput& input,
+                            std::span<const uint32_t> distinct) {
+  for (;;) {
+    ASSIGN_OR_RETURN(std::optional<ExpertCache::Lease> lease, model.experts.next());
+    if (!lease) return {};
+    while (lease) {
+      Batch batch(model);
+      do {
+        const uint32_t expert = distinct[lease->index()];
+        batch.add(std::move(*lease), expert);
+        lease = model.experts.next_resident();
+      } while (lease && batch.fits(distinct[lease->index()]));
+      feed_forward(model, input, batch.jobs());
+    }
+  }
 }
 
-void add_shared_expert(const ModelContext& model, uint32_t layer, uint32_t rows) {
-  const LayerWeights& w = model.weights.layers[layer];
+void shared_expert(const ModelContext& model, const LayerWeights& w, const FfnInput& input,
+                   uint32_t rows) {
+  const FfnJob job{
+      .w = w.shared, .rows = rows, .picks = nullptr, .picks_per_row = 1, .y = model.work.ffn_y};
+  feed_forward(model, input, {&job, 1});
+}
+
+// x += Σ_j weight_j · expert_j in router order, + σ(gate) · shared expert.
+void combine(const ModelContext& model, size_t t) {
+  const ArchitectureSpec& spec = model.spec;
   const Workspace& s = model.work;
-  linear(model, s.shared_gate, s.normed, rows, w.shared_gate, nullptr);  // (rows, 1)
-  feed_forward(model, w.shared, s.ffn_y, s.normed, rows);                // (rows, hidden)
-  for (uint32_t t = 0; t < rows; ++t) {
-    const size_t at = static_cast<size_t>(t) * model.spec.hidden;
-    model.kernels.add_scaled(s.x + at, s.ffn_y + at, 1.0f / (1.0f + std::exp(-s.shared_gate[t])),
-                             model.spec.hidden);
+  float* const x = s.x + t * spec.hidden;
+  for (uint32_t j = 0; j < spec.experts_per_token; ++j) {
+    const size_t assignment = t * spec.experts_per_token + j;
+    model.kernels.add_scaled(x, s.expert_out + size_t{s.place[assignment]} * spec.hidden,
+                             s.router_weights[assignment], spec.hidden);
   }
+  if (spec.shared_inner > 0)
+    model.kernels.add_scaled(x, s.ffn_y + t * spec.hidden,
+                             1.0f / (1.0f + std::exp(-s.shared_gate[t])), spec.hidden);
 }
 
 void choose_experts(const ArchitectureSpec& spec, const Kernels& kernels, uint32_t* ids,
@@ -77,52 +121,39 @@ void choose_experts(const ArchitectureSpec& spec, const Kernels& kernels, uint32
                          spec.router == RouterRule::softmax_then_topk_renormalised);
 }
 
-Status run_distinct_experts(const ModelContext& model, uint32_t layer,
-                            std::span<const uint32_t> distinct) {
-  const Workspace& s = model.work;
-  model.experts.begin(layer, distinct);
-  Status status;
-  for (;;) {
-    auto lease = model.experts.next();
-    if (!lease.ok()) {
-      status = std::move(lease).error();
-      break;
-    }
-    if (!lease->has_value()) break;
-    const uint32_t expert = distinct[(*lease)->index()];
-    const uint32_t start = s.group_start[expert];
-    run_expert(model, (*lease)->record(), {s.group + start, s.group_start[expert + 1] - start});
-  }
-  model.experts.end();
-  return status;
-}
-
 }  // namespace
 
 void route(const ModelContext& model, uint32_t layer, uint32_t rows) {
   const ArchitectureSpec& spec = model.spec;
   const LayerWeights& w = model.weights.layers[layer];
   Workspace& s = model.work;
-  linear(model, s.router_logits, s.normed, rows, w.router, w.router_bias);  // (rows, experts)
-  for (uint32_t t = 0; t < rows; ++t)
-    choose_experts(spec, model.kernels, s.router_ids + t * spec.experts_per_token,
-                   s.router_weights + t * spec.experts_per_token,
-                   s.router_logits + static_cast<size_t>(t) * spec.experts);
+  linear(model, s.normed, rows, {{s.router_logits, w.router, w.router_bias}});  // (rows, experts)
+  model.threads.parallel_for(rows, 4, [&](ThreadPool::Slice slice) {
+    for (int64_t t = slice.begin; t < slice.end; ++t)
+      choose_experts(spec, model.kernels, s.router_ids + t * spec.experts_per_token,
+                     s.router_weights + t * spec.experts_per_token,
+                     s.router_logits + t * spec.experts);
+  });
 }
 
 Status moe(const ModelContext& model, uint32_t layer, uint32_t rows) {
   const ArchitectureSpec& spec = model.spec;
+  const LayerWeights& w = model.weights.layers[layer];
   Workspace& s = model.work;
-  RETURN_IF_ERROR(run_distinct_experts(model, layer, group_by_expert(spec, s, rows)));
-  for (uint32_t t = 0; t < rows; ++t) {
-    float* x = s.x + static_cast<size_t>(t) * spec.hidden;
-    for (uint32_t j = 0; j < spec.experts_per_token; ++j) {
-      const size_t assignment = static_cast<size_t>(t) * spec.experts_per_token + j;
-      model.kernels.add_scaled(x, s.expert_out + assignment * spec.hidden,
-                               s.router_weights[assignment], spec.hidden);
-    }
+  const std::span<const uint32_t> distinct = group_by_expert(spec, s, rows);
+  model.experts.begin(layer, distinct);
+  // The shared expert fills the time of the first reads.
+  if (spec.shared_inner > 0) {
+    linear(model, s.normed, rows, {{s.shared_gate, w.shared_gate}});  // (rows, 1)
+    shared_expert(model, w, ffn_input(model, rows, w.shared.gate_up), rows);
   }
-  if (spec.shared_inner > 0) add_shared_expert(model, layer, rows);
+  const MatrixView experts{.format = model.layout.format.of(ExpertMatrix::gate_up)};
+  const Status status = run_distinct_experts(model, ffn_input(model, rows, experts), distinct);
+  model.experts.end();
+  RETURN_IF_ERROR(status);
+  model.threads.parallel_for(rows, 4, [&](ThreadPool::Slice slice) {
+    for (int64_t t = slice.begin; t < slice.end; ++t) combine(model, static_cast<size_t>(t));
+  });
   return {};
 }
 

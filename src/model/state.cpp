@@ -45,8 +45,14 @@ DeltaView place_delta(const DeltaNetSpec& d, std::byte* at) {
   return view;
 }
 
-uint64_t kv_bytes(const ArchitectureSpec& spec, uint64_t positions) {
-  return 2 * positions * spec.kv_width() * sizeof(float);
+size_t value_bytes(DType kv_dtype) {
+  CHECK(kv_dtype == DType::f32 || kv_dtype == DType::f16);
+  return kv_dtype == DType::f32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+// Keys (or values) of one layer.
+uint64_t plane_bytes(const ArchitectureSpec& spec, uint64_t positions, DType kv_dtype) {
+  return positions * spec.kv_width() * value_bytes(kv_dtype);
 }
 
 // Positions before `length` that a sliding layer's next query sees.
@@ -59,38 +65,46 @@ uint32_t window_start(const ArchitectureSpec& spec, uint32_t length) {
 uint32_t kv_capacity(const ArchitectureSpec& spec, LayerKind kind, uint32_t context,
                      uint32_t chunk) {
   if (kind == LayerKind::delta_net) return 0;
-  if (kind == LayerKind::full_attention) return context;
-  const uint64_t ring = uint64_t{spec.sliding_window} + chunk + kRewindSlack;
-  return static_cast<uint32_t>(std::min<uint64_t>(context, ring));
+  uint64_t positions = context;
+  if (kind == LayerKind::sliding_attention)
+    positions = std::min(positions, uint64_t{spec.sliding_window} + chunk + kRewindSlack);
+  return static_cast<uint32_t>(align_up(positions, kAttentionBlock));
 }
 
-uint64_t state_bytes(const ArchitectureSpec& spec, uint32_t context, uint32_t chunk) {
+uint64_t state_bytes(const ArchitectureSpec& spec, const StateShape& shape) {
   uint64_t bytes = 0;
   for (const LayerSpec& layer : spec.layers)
-    bytes += layer.mixer == LayerKind::delta_net
-                 ? delta_bytes(spec.delta)
-                 : align_up(kv_bytes(spec, kv_capacity(spec, layer.mixer, context, chunk)), kAlign);
+    bytes +=
+        layer.mixer == LayerKind::delta_net
+            ? delta_bytes(spec.delta)
+            : 2 * align_up(
+                      plane_bytes(spec, kv_capacity(spec, layer.mixer, shape.context, shape.chunk),
+                                  shape.kv_dtype),
+                      kAlign);
   return bytes;
 }
 
-uint64_t snapshot_bytes(const ArchitectureSpec& spec, uint32_t context, uint32_t chunk) {
+uint64_t snapshot_bytes(const ArchitectureSpec& spec, const StateShape& shape) {
+  // Keys go tile by tile, and the window may begin and end inside one.
+  const uint64_t values = spec.sliding_window - 1;
+  const uint64_t keys = (values + 2 * (kKeyTile - 1)) / kKeyTile * kKeyTile;
   uint64_t bytes = 0;
   for (const LayerSpec& layer : spec.layers) {
     if (layer.mixer == LayerKind::delta_net) bytes += delta_bytes(spec.delta);
     if (layer.mixer == LayerKind::sliding_attention &&
-        kv_capacity(spec, layer.mixer, context, chunk) < context)
-      bytes += kv_bytes(spec, spec.sliding_window - 1);
+        kv_capacity(spec, layer.mixer, shape.context, shape.chunk) < shape.context)
+      bytes += plane_bytes(spec, keys + values, shape.kv_dtype);
   }
   return bytes;
 }
 
-Result<SequenceState> SequenceState::create(const ArchitectureSpec& spec, uint32_t context,
-                                            uint32_t chunk) {
+Result<SequenceState> SequenceState::create(const ArchitectureSpec& spec, const StateShape& shape) {
   SequenceState state;
   state.spec_ = spec;
-  state.context_ = context;
-  ASSIGN_OR_RETURN(state.memory_, AlignedBuffer::allocate(
-                                      std::max<uint64_t>(state_bytes(spec, context, chunk), 1)));
+  state.context_ = shape.context;
+  state.kv_value_bytes_ = value_bytes(shape.kv_dtype);
+  ASSIGN_OR_RETURN(state.memory_,
+                   AlignedBuffer::allocate(std::max<uint64_t>(state_bytes(spec, shape), 1)));
   std::byte* next = state.memory_.data();
   for (const LayerSpec& layer : spec.layers) {
     Layer placed{.kind = layer.mixer};
@@ -99,10 +113,11 @@ Result<SequenceState> SequenceState::create(const ArchitectureSpec& spec, uint32
       placed.delta = place_delta(spec.delta, next);
       next += delta_bytes(spec.delta);
     } else {
-      const uint32_t capacity = kv_capacity(spec, layer.mixer, context, chunk);
-      auto* const k = reinterpret_cast<float*>(next);
-      placed.kv = {k, k + static_cast<size_t>(capacity) * spec.kv_width(), capacity};
-      next += align_up(kv_bytes(spec, capacity), kAlign);
+      const uint32_t capacity = kv_capacity(spec, layer.mixer, shape.context, shape.chunk);
+      const uint64_t plane = align_up(plane_bytes(spec, capacity, shape.kv_dtype), kAlign);
+      placed.kv = {next, next + plane, capacity,
+                   size_t{capacity} * spec.head_dim * state.kv_value_bytes_};
+      next += 2 * plane;
       if (layer.mixer == LayerKind::sliding_attention) state.ring_capacity_ = capacity;
     }
     state.layers_.push_back(placed);
@@ -114,7 +129,7 @@ Result<SequenceState> SequenceState::create(const ArchitectureSpec& spec, uint32
 void SequenceState::reserve(uint32_t rows) {
   CHECK(!torn_);
   CHECK(rows <= context_ - length_);
-  CHECK(ring_capacity_ == 0 || ring_capacity_ == context_ ||
+  CHECK(ring_capacity_ == 0 || ring_capacity_ >= context_ ||
         rows + spec_.sliding_window <= ring_capacity_ + 1);
   torn_ = has_delta_;
   if (ring_capacity_ != 0 && length_ + rows > ring_capacity_)
@@ -145,10 +160,31 @@ bool SequenceState::rewind(uint32_t length) {
   return true;
 }
 
+// The keys and values of [begin, length), begin 0 unless the layer slides. Keys go in whole tiles.
+template <typename Fn>
+bool SequenceState::visit_kv(const Layer& layer, uint32_t length, Fn&& fn) const {
+  const KvView& kv = layer.kv;
+  const size_t row = spec_.head_dim * kv_value_bytes_, tile = kKeyTile * row;
+  const bool slides = layer.kind == LayerKind::sliding_attention;
+  const uint32_t begin = slides ? window_start(spec_, length) : 0;
+  for (uint32_t head = 0; head < spec_.kv_heads; ++head) {
+    std::byte* const k = kv.k + head * kv.head_bytes;
+    if (!slides && !fn(k, (size_t{length} + kKeyTile - 1) / kKeyTile * tile)) return false;
+    for (uint32_t p = begin / kKeyTile * kKeyTile; slides && p < length; p += kKeyTile)
+      if (!fn(k + p % kv.capacity / kKeyTile * tile, tile)) return false;
+  }
+  for (uint32_t head = 0; head < spec_.kv_heads; ++head) {
+    std::byte* const v = kv.v + head * kv.head_bytes;
+    if (!slides && !fn(v, length * row)) return false;
+    for (uint32_t p = begin; slides && p < length; ++p)
+      if (!fn(v + p % kv.capacity * row, row)) return false;
+  }
+  return true;
+}
+
 // Calls fn(pointer, bytes) for each contiguous piece; stops where it returns false.
 template <typename Fn>
 bool SequenceState::visit(Part part, uint32_t length, Fn&& fn) const {
-  const size_t row = spec_.head_dim * sizeof(float);
   const auto piece = [&](auto* at, uint64_t count) {
     return fn(reinterpret_cast<std::byte*>(at), count * sizeof(*at));
   };
@@ -162,19 +198,10 @@ bool SequenceState::visit(Part part, uint32_t length, Fn&& fn) const {
         return false;
       continue;
     }
-    const bool slides = layer.kind == LayerKind::sliding_attention;
-    if (part == Part::overwritten && (!slides || layer.kv.capacity == context_)) continue;
-    for (float* plane : {layer.kv.k, layer.kv.v})
-      for (uint32_t head = 0; head < spec_.kv_heads; ++head) {
-        float* const start = plane + static_cast<size_t>(head) * layer.kv.capacity * spec_.head_dim;
-        if (!slides) {
-          if (!piece(start, uint64_t{length} * spec_.head_dim)) return false;
-          continue;
-        }
-        for (uint32_t p = window_start(spec_, length); p < length; ++p)
-          if (!fn(reinterpret_cast<std::byte*>(start) + (p % layer.kv.capacity) * row, row))
-            return false;
-      }
+    const bool whole_context =
+        layer.kind == LayerKind::full_attention || layer.kv.capacity >= context_;
+    if (part == Part::overwritten && whole_context) continue;
+    if (!visit_kv(layer, length, fn)) return false;
   }
   return true;
 }

@@ -11,6 +11,7 @@
 #include "arch/spec.h"
 #include "base/result.h"
 #include "io/aligned_buffer.h"
+#include "tensor/dtype.h"
 
 namespace wader {
 
@@ -18,22 +19,28 @@ namespace wader {
 // recomputing.
 constexpr uint32_t kRewindSlack = 1024;
 
-// Ring size in positions of one layer. A chunk's keys are all written before its first row looks
-// back over the window, so window + chunk must fit. 0 for delta_net.
+struct StateShape {
+  uint32_t context, chunk;
+  DType kv_dtype;  // of keys and values, Kernels::kv_dtype
+};
+
+// Ring size in positions of one layer, whole attention blocks. A chunk's keys are all written
+// before its first row looks back over the window, so window + chunk must fit. 0 for delta_net.
 uint32_t kv_capacity(const ArchitectureSpec& spec, LayerKind kind, uint32_t context,
                      uint32_t chunk);
 // Bytes of one sequence's state.
-uint64_t state_bytes(const ArchitectureSpec& spec, uint32_t context, uint32_t chunk);
+uint64_t state_bytes(const ArchitectureSpec& spec, const StateShape& shape);
 // Bytes of a snapshot: of all that later positions overwrite. 0 when nothing is: full attention,
 // and rings as long as the context, can always rewind.
-uint64_t snapshot_bytes(const ArchitectureSpec& spec, uint32_t context, uint32_t chunk);
+uint64_t snapshot_bytes(const ArchitectureSpec& spec, const StateShape& shape);
 
-// One attention layer's keys and values: (kv_heads, capacity, head_dim) f32 each; position p stands
-// at p % capacity.
+// One attention layer's keys and values, a plane of head_bytes for each KV head (kernels/ops.h:
+// AttendArgs).
 struct KvView {
-  float* k;
-  float* v;
+  std::byte* k;
+  std::byte* v;
   uint32_t capacity;
+  size_t head_bytes;
 };
 
 // One DeltaNet layer (kernels/ops.h says how it is computed). What the positions of the current
@@ -49,8 +56,7 @@ struct DeltaView {
 
 class SequenceState {
  public:
-  static Result<SequenceState> create(const ArchitectureSpec& spec, uint32_t context,
-                                      uint32_t chunk);
+  static Result<SequenceState> create(const ArchitectureSpec& spec, const StateShape& shape);
 
   uint32_t context() const { return context_; }
   uint32_t length() const { return length_; }  // positions [0, length) are remembered
@@ -95,10 +101,13 @@ class SequenceState {
     DeltaView delta = {};
   };
   template <typename Fn>
+  bool visit_kv(const Layer& layer, uint32_t length, Fn&& fn) const;
+  template <typename Fn>
   bool visit(Part part, uint32_t length, Fn&& fn) const;
 
   ArchitectureSpec spec_;
   uint32_t context_ = 0, length_ = 0;
+  size_t kv_value_bytes_ = 0;
   uint32_t ring_capacity_ = 0;  // of the sliding layers; 0 when there are none
   uint32_t ring_oldest_ = 0;    // positions before it are no longer in the rings
   bool has_delta_ = false;

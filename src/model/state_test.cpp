@@ -19,7 +19,7 @@ ArchitectureSpec ring_spec() {
 }
 
 SequenceState make_state(const ArchitectureSpec& spec, uint32_t context, uint32_t chunk) {
-  return std::move(SequenceState::create(spec, context, chunk)).value();
+  return std::move(SequenceState::create(spec, {context, chunk, DType::f32})).value();
 }
 
 void advance(SequenceState& state, uint32_t rows) {
@@ -30,8 +30,9 @@ void advance(SequenceState& state, uint32_t rows) {
 TEST(SequenceState, RingHoldsWindowChunkAndSlack) {
   const ArchitectureSpec spec = ring_spec();
   EXPECT_EQ(kv_capacity(spec, LayerKind::full_attention, 8192, 64), 8192u);
-  EXPECT_EQ(kv_capacity(spec, LayerKind::sliding_attention, 8192, 64), 128 + 64 + kRewindSlack);
-  EXPECT_EQ(kv_capacity(spec, LayerKind::sliding_attention, 100, 64), 100u);
+  EXPECT_EQ(kv_capacity(spec, LayerKind::sliding_attention, 8192, 64),
+            1216u);  // 128 + 64 + 1024, whole attention blocks
+  EXPECT_EQ(kv_capacity(spec, LayerKind::sliding_attention, 100, 64), 128u);
   EXPECT_EQ(kv_capacity(spec, LayerKind::delta_net, 8192, 64), 0u);
 }
 
@@ -124,20 +125,20 @@ TEST_P(Specs, RestoreBringsBackWhatWasSaved) {
   for (int i = 0; i < 70; ++i) advance(state, 20);  // past the end of the longest ring
   scribble(state, 1400, 1);
   const auto before = everything(state, 1400);
-  std::vector<std::byte> snapshot(snapshot_bytes(spec, 3000, 20));
+  std::vector<std::byte> snapshot(snapshot_bytes(spec, {3000, 20, DType::f32}));
   state.save(snapshot, 1400);
 
-  std::vector<std::vector<float>> prefixes;
+  std::vector<std::vector<std::byte>> prefixes;
   const auto of_full_layers = [&](auto&& fn) {
     for (uint32_t layer = 0; layer < spec.layer_count(); ++layer)
       if (spec.layers[layer].mixer == LayerKind::full_attention)
-        for (float* plane : {state.kv(layer).k, state.kv(layer).v})
-          fn(plane, size_t{3000} * spec.kv_width());
+        for (std::byte* plane : {state.kv(layer).k, state.kv(layer).v})
+          fn(plane, state.kv(layer).head_bytes * spec.kv_heads);
   };
-  of_full_layers([&](float* plane, size_t n) { prefixes.emplace_back(plane, plane + n); });
+  of_full_layers([&](std::byte* plane, size_t n) { prefixes.emplace_back(plane, plane + n); });
   for (int i = 0; i < 75; ++i) advance(state, 20);
   scribble(state, 2900, 2);  // every place of the rings and of the recurrent states
-  of_full_layers([&, next = size_t{0}](float* plane, size_t) mutable {
+  of_full_layers([&, next = size_t{0}](std::byte* plane, size_t) mutable {
     std::copy(prefixes[next].begin(), prefixes[next].end(), plane);
     ++next;
   });
@@ -148,11 +149,11 @@ TEST_P(Specs, RestoreBringsBackWhatWasSaved) {
 
 // A ring as long as the context forgets nothing.
 TEST(SequenceState, NothingToSnapshotWhereNothingIsOverwritten) {
-  EXPECT_EQ(snapshot_bytes(ring_spec(), 1000, 64), 0u);
-  EXPECT_GT(snapshot_bytes(ring_spec(), 4000, 64), 0u);
+  EXPECT_EQ(snapshot_bytes(ring_spec(), {1000, 64, DType::f32}), 0u);
+  EXPECT_GT(snapshot_bytes(ring_spec(), {4000, 64, DType::f16}), 0u);
   ArchitectureSpec full = ring_spec();
   full.layers = {LayerKind::full_attention};
-  EXPECT_EQ(snapshot_bytes(full, 100000, 64), 0u);
+  EXPECT_EQ(snapshot_bytes(full, {100000, 64, DType::f16}), 0u);
 }
 
 // The pieces do not depend on context and chunk: what one wrote another can adopt.
@@ -200,7 +201,8 @@ TEST(SnapshotPolicy, PeriodicOnesGoFirstAndGapsStayShort) {
 TEST(Snapshots, KeepsRestoresAndForgets) {
   const ArchitectureSpec spec = testing::small_hybrid_spec();
   SequenceState state = make_state(spec, 512, 32);
-  Snapshots snapshots = std::move(Snapshots::create(snapshot_bytes(spec, 512, 32), 2)).value();
+  Snapshots snapshots =
+      std::move(Snapshots::create(snapshot_bytes(spec, {512, 32, DType::f32}), 2)).value();
   EXPECT_EQ(snapshots.latest(500), 0u);
   for (const uint32_t position : {32u, 64u, 96u}) {
     advance(state, 32);

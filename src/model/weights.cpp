@@ -158,7 +158,8 @@ Result<TrunkWeights> TrunkWeights::load(const Container& container) {
   TrunkWeights weights;
   const Manifest& manifest = container.manifest();
   const ArchitectureSpec& spec = container.spec();
-  ASSIGN_OR_RETURN(weights.bytes_, AlignedBuffer::allocate(manifest.trunk_bytes()));
+  ASSIGN_OR_RETURN(weights.bytes_,
+                   AlignedBuffer::allocate(manifest.trunk_bytes(), AlignedBuffer::Pages::huge));
   const std::span<std::byte> bytes = weights.bytes_.span().first(manifest.trunk_bytes());
   RETURN_IF_ERROR(read_and_verify(container, bytes));
 
@@ -183,7 +184,12 @@ FfnWeights bind_expert(const ArchitectureSpec& spec, const ExpertLayout& layout,
                       record.data() + planes.scales,
                       record.data() + planes.biases};
   };
-  return {view(ExpertMatrix::gate_up), view(ExpertMatrix::down), nullptr, nullptr};
+  const auto bias = [&](ExpertMatrix which) {
+    const auto& at = layout.planes(which).linear_bias;
+    return at ? record.data() + *at : nullptr;
+  };
+  return {view(ExpertMatrix::gate_up), view(ExpertMatrix::down), bias(ExpertMatrix::gate_up),
+          bias(ExpertMatrix::down)};
 }
 
 }  // namespace wader

@@ -34,10 +34,10 @@ struct DeltaNetWeights {
 
 // A SwiGLU network: one expert, the shared expert, or a dense layer's.
 struct FfnWeights {
-  MatrixView gate_up;         // (2 · inner, hidden), rows interleaved: even gate, odd up
-  MatrixView down;            // (hidden, inner)
-  const float* gate_up_bias;  // (2 · inner)
-  const float* down_bias;     // (hidden)
+  MatrixView gate_up;             // (2 · inner, hidden), rows interleaved: even gate, odd up
+  MatrixView down;                // (hidden, inner)
+  const std::byte* gate_up_bias;  // (2 · inner) bf16
+  const std::byte* down_bias;     // (hidden) bf16
 };
 
 struct LayerWeights {
@@ -53,8 +53,7 @@ struct LayerWeights {
   FfnWeights dense = {};        // of dense
 };
 
-// One expert's matrices inside its record, without its biases: those are bf16 there, and moe()
-// widens them.
+// One expert's matrices and biases inside its record.
 FfnWeights bind_expert(const ArchitectureSpec& spec, const ExpertLayout& layout,
                        std::span<const std::byte> record);
 

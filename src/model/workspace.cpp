@@ -21,17 +21,22 @@ struct Placer {
   }
 };
 
-uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, uint64_t context,
-                   uint64_t threads, std::byte* base) {
+uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, uint64_t threads,
+                   std::byte* base) {
   Placer place{base};
   const DeltaNetSpec& delta = spec.delta;
   const uint64_t hidden = spec.hidden, k = spec.experts_per_token, query = spec.query_width();
   const uint64_t inner = std::max({spec.expert_inner, spec.shared_inner, spec.dense_inner});
+  const uint64_t ffn_rows = std::max(rows, k);
   w.rows = static_cast<uint32_t>(rows);
+  w.ffn_rows = static_cast<uint32_t>(ffn_rows);
   w.row_width = static_cast<uint32_t>(
       align_up(std::max({hidden, inner, query, uint64_t{delta.value_width()}}), 64));
   w.row_scratch_width = static_cast<uint32_t>(matmul_scratch_floats(w.row_width));
-  w.score_width = static_cast<uint32_t>(align_up(context, 16));
+  w.attend_scratch_width = static_cast<uint32_t>(align_up(
+      attend_scratch_floats(spec.query_heads / std::max(spec.kv_heads, 1u), spec.head_dim), 16));
+  w.bias_scratch_width =
+      spec.expert_bias ? static_cast<uint32_t>(align_up(std::max(2 * inner, hidden), 16)) : 0;
   place(w.x, rows * hidden);
   place(w.normed, rows * hidden);
   place(w.q, rows * query);
@@ -51,39 +56,47 @@ uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, ui
   place(w.router_logits, rows * spec.experts);
   place(w.router_weights, rows * k);
   place(w.router_ids, rows * k);
-  place(w.expert_x, rows * hidden);
-  place(w.ffn_gate_up, rows * 2 * inner);
-  place(w.ffn_act, rows * inner);
+  const uint64_t row_blocks = w.row_width / kActivationBlock;
+  place(w.ffn_x, ffn_rows * hidden);
+  place(w.ffn_x_codes, ffn_rows * w.row_width);
+  place(w.ffn_x_scales, ffn_rows * row_blocks);
+  place(w.ffn_x_sums, ffn_rows * row_blocks);
+  place(w.ffn_x_code_sums, ffn_rows * row_blocks);
+  place(w.ffn_gate_up, ffn_rows * 2 * inner);
+  place(w.ffn_act, ffn_rows * inner);
+  place(w.ffn_act_codes, ffn_rows * w.row_width);
+  place(w.ffn_act_scales, ffn_rows * row_blocks);
+  place(w.ffn_act_sums, ffn_rows * row_blocks);
+  place(w.ffn_act_code_sums, ffn_rows * row_blocks);
   place(w.ffn_y, rows * hidden);
-  place(w.expert_bias, spec.expert_bias ? 2 * uint64_t{spec.expert_inner} + hidden : 0);
   place(w.expert_out, rows * k * hidden);
   place(w.shared_gate, rows);
   place(w.logits, kLogitsBlock * uint64_t{spec.vocab_rows});
   place(w.distinct, spec.experts);
   place(w.group_start, spec.experts + 1);
   place(w.group, rows * k);
+  place(w.place, rows * k);
   place(w.row_scratch, threads * w.row_scratch_width);
   place(w.x_codes, rows * w.row_width);
-  place(w.x_scales, rows * w.row_width / kActivationBlock);
-  place(w.x_sums, rows * w.row_width / kActivationBlock);
-  place(w.x_code_sums, rows * w.row_width / kActivationBlock);
-  place(w.scores, threads * w.score_width);
+  place(w.x_scales, rows * row_blocks);
+  place(w.x_sums, rows * row_blocks);
+  place(w.x_code_sums, rows * row_blocks);
+  place(w.attend_scratch, threads * w.attend_scratch_width);
+  place(w.bias_scratch, threads * w.bias_scratch_width);
   return place.used;
 }
 
 }  // namespace
 
-uint64_t Workspace::bytes(const ArchitectureSpec& spec, uint32_t rows, uint32_t context,
-                          uint32_t threads) {
+uint64_t Workspace::bytes(const ArchitectureSpec& spec, uint32_t rows, uint32_t threads) {
   Workspace counted;
-  return place_all(counted, spec, rows, context, threads, nullptr);
+  return place_all(counted, spec, rows, threads, nullptr);
 }
 
-Result<Workspace> Workspace::create(const ArchitectureSpec& spec, uint32_t rows, uint32_t context,
-                                    uint32_t threads) {
+Result<Workspace> Workspace::create(const ArchitectureSpec& spec, uint32_t rows, uint32_t threads) {
   Workspace workspace;
-  ASSIGN_OR_RETURN(workspace.memory_, AlignedBuffer::allocate(bytes(spec, rows, context, threads)));
-  place_all(workspace, spec, rows, context, threads, workspace.memory_.data());
+  ASSIGN_OR_RETURN(workspace.memory_, AlignedBuffer::allocate(bytes(spec, rows, threads)));
+  place_all(workspace, spec, rows, threads, workspace.memory_.data());
   return workspace;
 }
 

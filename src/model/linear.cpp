@@ -1,0 +1,69 @@
+#include "model/linear.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace wader {
+namespace {
+
+// 16 f32 results are one cache line, which no two threads should write; prefill unpacks 32 rows
+// together.
+constexpr uint32_t kRowsTogether = 32;
+
+uint32_t blocks_of(const Product& product) {
+  return (product.w.rows + kRowsTogether - 1) / kRowsTogether;
+}
+
+}  // namespace
+
+QuantisedRows quantise_rows(const ModelContext& model, const float* x, uint32_t tokens,
+                            uint32_t cols) {
+  const Workspace& s = model.work;
+  const size_t width = s.row_width, blocks = width / kActivationBlock;
+  model.threads.parallel_for(tokens, 4, [&](ThreadPool::Slice slice) {
+    for (auto t = static_cast<size_t>(slice.begin); t < static_cast<size_t>(slice.end); ++t)
+      model.kernels.quantise_row(s.x_codes + t * width, s.x_scales + t * blocks,
+                                 s.x_sums + t * blocks, s.x_code_sums + t * blocks, x + t * cols,
+                                 cols);
+  });
+  return {s.x_codes, s.x_scales, s.x_sums, s.x_code_sums, width, blocks};
+}
+
+void linear(const ModelContext& model, const float* x, uint32_t tokens,
+            std::initializer_list<Product> products) {
+  const uint32_t cols = products.begin()->w.cols;
+  uint32_t blocks = 0;
+  bool any_integer = false;
+  for (const Product& product : products) {
+    CHECK(product.w.cols == cols);
+    blocks += blocks_of(product);
+    any_integer = any_integer || takes_integers(model, product.w);
+  }
+  QuantisedRows quantised{};
+  if (any_integer) quantised = quantise_rows(model, x, tokens, cols);
+
+  model.threads.parallel_for(blocks, 1, [&](ThreadPool::Slice slice) {
+    uint32_t first = 0;  // block of the product
+    for (const Product& product : products) {
+      const uint32_t count = blocks_of(product);
+      const auto begin = static_cast<uint32_t>(std::max<int64_t>(slice.begin, first)) - first;
+      const auto end = static_cast<uint32_t>(std::clamp<int64_t>(slice.end - first, 0, count));
+      first += count;
+      if (begin >= end) continue;
+      model.kernels.matmul({.y = product.y,
+                            .y_stride = product.w.rows,
+                            .x = x,
+                            .x_stride = cols,
+                            .tokens = tokens,
+                            .w = product.w,
+                            .bias = product.bias,
+                            .row_begin = begin * kRowsTogether,
+                            .row_end = std::min(end * kRowsTogether, product.w.rows),
+                            .scratch = model.work.matmul_scratch(slice.worker),
+                            .xq = takes_integers(model, product.w) ? &quantised : nullptr});
+    }
+  });
+}
+
+}  // namespace wader
