@@ -177,7 +177,7 @@ Json kernel_json(const KernelCase& c, const KernelSetting& setting, const Kernel
                  size_t index) {
   const KernelFigures f = kernel_figures(run, index);
   return {
-      {"op", c.op},
+      {"op", kernel_op_name(c.op)},
       {"format", format_name(read_format(c, *setting.kernels))},
       {"rows", c.rows},
       {"cols", c.cols},
