@@ -119,6 +119,12 @@ TEST_F(Cli, BenchKernelsNamesWhatItMeasured) {
     EXPECT_NEAR(result["operations_per_second"].get<double>() * seconds, 2 * 96 * 128 * 3, 1e-3);
     EXPECT_GT(result["bandwidth_fraction"].get<double>(), 0);
   }
+  const Json attend =
+      json_of(wader({"bench", "kernels", "--op", "attend", "--shape", "64x32", "--tokens", "2",
+                     "--rounds", "1", "--threads", "1", "--json"}));
+  ASSERT_GE(attend.at("results").size(), 2u);
+  EXPECT_EQ(attend["results"][0]["op"], "attend");
+  EXPECT_EQ(attend["results"][0]["format"], "f32");
   const Json pair = json_of(
       wader({"bench", "kernels", "--shape", "64x64", "--format", "affine8", "--tokens", "1",
              "--rounds", "2", "--a", "--kernels ref", "--b", "--kernels portable", "--json"}));
@@ -155,6 +161,8 @@ TEST_F(Cli, BenchRefusesWhatItCannotMeasure) {
        {"", "5", "5x", "x5", "0x64", "64x64x64", "-1x64", "5000000000x64", "4000000000x64"})
     expect_error({"bench", "kernels", "--shape", shape}, 2, "shape");
   expect_error({"bench", "kernels", "--shape", "64x10"}, 2, "10 columns");
+  expect_error({"bench", "kernels", "--op", "sort"}, 2, "sort");
+  expect_error({"bench", "kernels", "--op", "delta", "--format", "mxfp4"}, 2, "--format");
   expect_error({"bench", "kernels", "--format", "f99"}, 2, "f99");
   expect_error({"bench", "kernels", "--format", "i64"}, 2, "i64");
   expect_error({"bench", "kernels", "--kernels", "mmx"}, 2, "mmx");

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -54,6 +54,54 @@ Result<std::pair<uint32_t, uint32_t>> parse_shape(const std::string& text) {
   return invalid_argument_error("--shape must be ROWSxCOLUMNS such as 2880x2880, not '{}'", text);
 }
 
+Result<std::optional<KernelOpKind>> kernel_op(const Args& args) {
+  const std::string name = args.text("--op", "all");
+  for (const KernelOpKind op : kKernelOps)
+    if (kernel_op_name(op) == name) return std::optional(op);
+  if (name == "all") return std::optional<KernelOpKind>();
+  return invalid_argument_error("--op must be matmul, attend, delta or all, not '{}'", name);
+}
+
+// A shape without an operation is a matrix's.
+Result<std::vector<KernelCase>> cases_of_shape(const Args& args, std::optional<KernelOpKind> op,
+                                               const std::optional<MatrixFormat>& format) {
+  ASSIGN_OR_RETURN(const auto shape, parse_shape(args.text("--shape")));
+  const KernelOpKind kind = op.value_or(KernelOpKind::matmul);
+  std::vector<MatrixFormat> formats = {DType::mxfp4, DType::affine4, DType::affine8};
+  if (format) formats = {*format};
+  if (kind != KernelOpKind::matmul) formats = {MatrixFormat()};
+  std::vector<KernelCase> cases;
+  for (const MatrixFormat& one : formats)
+    for (const uint32_t tokens : {1u, 16u, 128u})
+      cases.push_back({kind, one, shape.first, shape.second, tokens});
+  return cases;
+}
+
+std::vector<KernelCase> released_cases(std::optional<KernelOpKind> op,
+                                       const std::optional<MatrixFormat>& format) {
+  std::vector<KernelCase> all = released_kernel_cases(), cases;
+  // A format that is none of the usual takes their shapes: mxfp4's stand for all.
+  const bool usual = format && std::any_of(all.begin(), all.end(), [&](const KernelCase& c) {
+                       return c.op == KernelOpKind::matmul && c.format == *format;
+                     });
+  for (KernelCase c : all) {
+    if (op && c.op != *op) continue;
+    if (format) {
+      const MatrixFormat shape_of = usual ? *format : MatrixFormat(DType::mxfp4);
+      if (c.op != KernelOpKind::matmul || c.format != shape_of) continue;
+      c.format = *format;
+    }
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+// The same shapes with `tokens`, each once.
+void set_tokens(std::vector<KernelCase>& cases, uint32_t tokens) {
+  std::erase_if(cases, [](const KernelCase& c) { return c.tokens != 1; });
+  for (KernelCase& c : cases) c.tokens = tokens;
+}
+
 Result<std::vector<KernelCase>> kernel_cases(const Args& args) {
   std::optional<MatrixFormat> format;
   if (args.has("--format")) {
@@ -63,29 +111,14 @@ Result<std::vector<KernelCase>> kernel_cases(const Args& args) {
                                     args.text("--format"));
   }
   ASSIGN_OR_RETURN(const uint32_t tokens, whole_u32(args, "--tokens", 1u << 16, 0));
-  std::vector<KernelCase> cases;
-  if (args.has("--shape")) {
-    ASSIGN_OR_RETURN(const auto shape, parse_shape(args.text("--shape")));
-    const std::vector<MatrixFormat> formats =
-        format ? std::vector{*format}
-               : std::vector<MatrixFormat>{DType::mxfp4, DType::affine4, DType::affine8};
-    for (const MatrixFormat& one : formats)
-      for (const uint32_t t : tokens > 0 ? std::vector{tokens} : std::vector{1u, 16u, 128u})
-        cases.push_back({"matmul", one, shape.first, shape.second, t});
-  } else {
-    for (KernelCase c : released_kernel_cases()) {
-      // A format that is none of the usual takes their shapes: mxfp4's stand for all.
-      const bool usual = format && (*format == MatrixFormat(DType::mxfp4) ||
-                                    *format == MatrixFormat(DType::affine4) ||
-                                    *format == MatrixFormat(DType::affine8));
-      if (format && usual && c.format != *format) continue;
-      if (format && !usual && c.format != MatrixFormat(DType::mxfp4)) continue;
-      if (format) c.format = *format;
-      if (tokens > 0 && c.tokens != 1) continue;  // each shape once
-      if (tokens > 0) c.tokens = tokens;
-      cases.push_back(c);
-    }
-  }
+  ASSIGN_OR_RETURN(const std::optional<KernelOpKind> op, kernel_op(args));
+  if (format && op && *op != KernelOpKind::matmul)
+    return invalid_argument_error("--format is of weights, which {} has none of",
+                                  kernel_op_name(*op));
+  ASSIGN_OR_RETURN(std::vector<KernelCase> cases, args.has("--shape")
+                                                      ? cases_of_shape(args, op, format)
+                                                      : released_cases(op, format));
+  if (tokens > 0) set_tokens(cases, tokens);
   for (const KernelCase& c : cases) RETURN_IF_ERROR(check_kernel_case(c));
   return cases;
 }

@@ -140,7 +140,7 @@ KernelFigures kernel_figures(const KernelRun& run, size_t setting) {
   const std::vector<double>& seconds = run.seconds[setting];
   KernelFigures out{};
   out.seconds = spread_of(seconds);
-  const auto bytes = static_cast<double>(run.bytes);
+  const auto bytes = static_cast<double>(run.bytes[setting]);
   out.bytes_per_second = bytes / out.seconds.median;
   out.operations_per_second = run.operations / out.seconds.median;
   std::vector<double> of_memory, of_peak;
@@ -166,10 +166,10 @@ std::string kernel_table_row(const KernelCase& c, const KernelSetting& setting,
   return fmt::format(
       "{:<7} {:<11} {:>13} {:>7}  {:<9} {:>7} {:>11.1f} {:>11.1f} {:>7.1f} {:>7.0f} % {:>8.0f} "
       "{:>7}\n",
-      c.op, format_name(c.format), fmt::format("{}x{}", c.rows, c.cols), c.tokens,
-      setting.kernels->name, setting.threads->size(), f.seconds.median * 1e6,
-      f.seconds.smallest * 1e6, f.bytes_per_second / 1e9, 100 * f.bandwidth_fraction,
-      f.operations_per_second / 1e9,
+      kernel_op_name(c.op), format_name(read_format(c, *setting.kernels)),
+      fmt::format("{}x{}", c.rows, c.cols), c.tokens, setting.kernels->name,
+      setting.threads->size(), f.seconds.median * 1e6, f.seconds.smallest * 1e6,
+      f.bytes_per_second / 1e9, 100 * f.bandwidth_fraction, f.operations_per_second / 1e9,
       f.peak_fraction ? fmt::format("{:.0f} %", 100 * *f.peak_fraction) : "-");
 }
 
@@ -177,14 +177,14 @@ Json kernel_json(const KernelCase& c, const KernelSetting& setting, const Kernel
                  size_t index) {
   const KernelFigures f = kernel_figures(run, index);
   return {
-      {"op", c.op},
-      {"format", format_name(c.format)},
+      {"op", kernel_op_name(c.op)},
+      {"format", format_name(read_format(c, *setting.kernels))},
       {"rows", c.rows},
       {"cols", c.cols},
       {"tokens", c.tokens},
       {"kernels", setting.kernels->name},
       {"threads", setting.threads->size()},
-      {"bytes", run.bytes},
+      {"bytes", run.bytes[index]},
       {"operations", run.operations},
       {"seconds", f.seconds.median},
       {"seconds_smallest", f.seconds.smallest},

@@ -116,10 +116,12 @@ constexpr CommandSpec kCommands[] = {
     {bench_kernels,
      "bench kernels",
      "measure the arithmetic of each back end beside the machine's limits",
-     "Multiplies weight matrices of released models' shapes with each back end, in alternating "
-     "rounds with reads of memory and 8-bit products in registers: GB/s of weights against the "
-     "memory's bandwidth, GOP/s against the 8-bit peak. Medians of the rounds; a share is that of "
-     "each round against its own limit. Takes 256 MiB and each case's own memory.",
+     "Runs each back end's products of quantised matrices (matmul), attention over a context "
+     "(attend) and DeltaNet's recurrent states (delta), in the shapes of released models and in "
+     "alternating rounds with reads of memory and 8-bit products in registers: GB/s of weights, "
+     "keys and values or states against the memory's bandwidth, GOP/s against the 8-bit peak. "
+     "Medians of the rounds; a share is that of each round against its own limit. Takes 256 MiB "
+     "and each case's own memory.",
      {}},
     {bench_decode,
      "bench decode",
@@ -200,11 +202,14 @@ constexpr FlagSpec kFlags[] = {
     {"--kernels", "NAME", "all", "only this back end", FlagGroup::command, on({bench_kernels})},
     {"--threads", "N", "auto", "compute threads; auto respects affinity and cgroup quota",
      FlagGroup::command, on({bench_kernels})},
+    {"--op", "NAME", "all", "matmul, attend or delta", FlagGroup::command, on({bench_kernels})},
     {"--format", "FORMAT", "all", "of the weights: mxfp4, affine4, affine8, affine4-g32, bf16, …",
      FlagGroup::command, on({bench_kernels})},
-    {"--shape", "RxC", "released models'", "rows and columns of the matrix", FlagGroup::command,
-     on({bench_kernels})},
-    {"--tokens", "N", "1, 16, 128", "tokens it is multiplied with", FlagGroup::command,
+    {"--shape", "RxC", "released models'",
+     "matmul: rows and columns; attend: positions and width of a head; delta: value heads and "
+     "width",
+     FlagGroup::command, on({bench_kernels})},
+    {"--tokens", "N", "1, 16, 128", "tokens that it takes at once", FlagGroup::command,
      on({bench_kernels})},
     {"--rounds", "N", "9", "rounds of each case", FlagGroup::command, on({bench_kernels})},
     {"--rounds", "N", "3, or 9 of each setting", "measured rounds", FlagGroup::command,

@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "container/container.h"
 #include "io/read_queue.h"
+#include "kernels/ops.h"
 #include "model/memory_plan.h"
 #include "model/pass_seconds.h"
 #include "sampler/sampler.h"
@@ -122,8 +123,8 @@ class Engine {
   virtual const Container& container() const = 0;
   virtual const Tokenizer* tokenizer() const = 0;  // null when the container has no tokenizer.json
   virtual const MemoryPlan& plan() const = 0;
-  virtual std::string io_description() const = 0;     // "4 pread threads, O_DIRECT"
-  virtual std::string_view kernels_name() const = 0;  // "avx512"
+  virtual std::string io_description() const = 0;  // "4 pread threads, O_DIRECT"
+  virtual const Kernels& kernels() const = 0;      // the chosen back end
   // The trunk as it lies in memory, for measuring how fast that can be read.
   virtual std::span<const std::byte> trunk_bytes() const = 0;
   virtual const SamplingParams& default_sampling() const = 0;  // of generation_config.json

@@ -23,7 +23,7 @@ class LoadedModel final : public Engine {
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const MemoryPlan& plan() const override { return plan_; }
   std::string io_description() const override;
-  std::string_view kernels_name() const override { return kernels_->name; }
+  const Kernels& kernels() const override { return *kernels_; }
   std::span<const std::byte> trunk_bytes() const override { return weights_.bytes(); }
   const SamplingParams& default_sampling() const override { return default_sampling_; }
   const std::vector<TokenId>& eos_ids() const override { return eos_ids_; }
@@ -42,7 +42,6 @@ class LoadedModel final : public Engine {
             work_,
             &stats_.pass_seconds};
   }
-  const Kernels& kernels() const { return *kernels_; }
   EngineStats& counters() { return stats_; }
   void session_closed() { --open_sessions_; }
 

@@ -258,9 +258,10 @@ class Bench {
   void describe(const Engine& engine, EngineRun& run) const {
     const Manifest& manifest = container_.manifest();
     run.plan = engine.plan();
-    run.kernels = engine.kernels_name();
+    run.kernels = engine.kernels().name;
     run.io = engine.io_description();
-    run.active = active_bytes(manifest, options_.prompt_tokens + options_.count / 2, DType::f32);
+    run.active = active_bytes(manifest, options_.prompt_tokens + options_.count / 2,
+                              engine.kernels().kv_dtype);
     run.prompt_operations = matrix_operations(manifest.spec, options_.count);
   }
 

@@ -29,11 +29,11 @@ TEST(KernelBench, EveryBackEndEveryRound) {
     settings.push_back({kernels, &machine.threads});
   for (const MatrixFormat format : {MatrixFormat(DType::mxfp4), MatrixFormat(DType::affine4, 32),
                                     MatrixFormat(DType::affine8), MatrixFormat(DType::bf16)}) {
-    const KernelCase c = {"matmul", format, 48, 64, 9};
+    const KernelCase c = {KernelOpKind::matmul, format, 48, 64, 9};
     ASSERT_TRUE(check_kernel_case(c).ok()) << format_name(format);
     const auto run = bench_kernel_case(c, settings, 2, machine.rates);
     ASSERT_TRUE(run.ok()) << run.error().message;
-    EXPECT_EQ(run->bytes, *matrix_bytes(format, 48, 64));
+    EXPECT_EQ(run->bytes, std::vector(settings.size(), *matrix_bytes(format, 48, 64)));
     EXPECT_EQ(run->operations, 2 * 48 * 64 * 9);
     ASSERT_EQ(run->seconds.size(), settings.size());
     for (const auto& seconds : run->seconds) {
@@ -44,9 +44,36 @@ TEST(KernelBench, EveryBackEndEveryRound) {
   }
 }
 
+TEST(KernelBench, AttentionAndStates) {
+  Machine machine;
+  std::vector<KernelSetting> settings;
+  for (const Kernels* kernels : available_kernels())
+    settings.push_back({kernels, &machine.threads});
+  const KernelCase attend = {KernelOpKind::attend, {}, 70, 16, 5};
+  ASSERT_TRUE(check_kernel_case(attend).ok());
+  const auto attended = bench_kernel_case(attend, settings, 1, machine.rates);
+  ASSERT_TRUE(attended.ok()) << attended.error().message;
+  EXPECT_EQ(attended->operations, 4.0 * 70 * 16 * 64 * 5);
+  for (size_t i = 0; i < settings.size(); ++i)
+    EXPECT_EQ(attended->bytes[i], 2 * 8 * 70 * 16 * dtype_bytes(settings[i].kernels->kv_dtype));
+  // 33 rows: a block with its fold, and one in the middle of another.
+  const auto state =
+      bench_kernel_case({KernelOpKind::delta, {}, 3, 16, 33}, settings, 1, machine.rates);
+  ASSERT_TRUE(state.ok()) << state.error().message;
+  EXPECT_EQ(state->bytes[0], 3 * 16 * 16 * 4);
+  EXPECT_EQ(state->operations, 33 * (4.0 * 3 * 256 + 16 * 8.0 * 16 * 3) + 2.0 * 32 * 3 * 256);
+  for (const KernelOpKind op : {KernelOpKind::attend, KernelOpKind::delta}) {
+    EXPECT_FALSE(check_kernel_case({op, {}, 0, 16, 1}).ok());
+    EXPECT_FALSE(check_kernel_case({op, {}, 16, 0, 1}).ok());
+    EXPECT_FALSE(check_kernel_case({op, {}, 16, 16, 0}).ok());
+    EXPECT_FALSE(check_kernel_case({op, {}, ~0u, ~0u, ~0u}).ok());
+    EXPECT_FALSE(check_kernel_case({op, {}, 1u << 20, 1024, 1}).ok());
+  }
+}
+
 TEST(KernelBench, ShapesAreChecked) {
   const auto ok = [](MatrixFormat format, uint32_t rows, uint32_t cols, uint32_t tokens) {
-    return check_kernel_case({"matmul", format, rows, cols, tokens}).ok();
+    return check_kernel_case({KernelOpKind::matmul, format, rows, cols, tokens}).ok();
   };
   EXPECT_TRUE(ok(DType::mxfp4, 1, 32, 1));
   EXPECT_FALSE(ok(DType::affine4, 1, 32, 1));  // groups of 64
