@@ -242,7 +242,8 @@ Result<int> run_bench_kernels(const Args& args) {
   ASSIGN_OR_RETURN(const uint32_t rounds, whole_u32(args, "--rounds", kMaxRounds, 9));
   ASSIGN_OR_RETURN(KernelSettings settings, KernelSettings::from(args));
   const bool pair = is_pair(args), as_json = args.has("--json");
-  ASSIGN_OR_RETURN(AlignedBuffer memory, AlignedBuffer::allocate(kBandwidthBytes));
+  ASSIGN_OR_RETURN(AlignedBuffer memory,
+                   AlignedBuffer::allocate(kBandwidthBytes, AlignedBuffer::Pages::huge));
   std::fill(memory.data(), memory.data() + memory.size(), std::byte{1});
   MachineRates machine(settings.widest(), memory.span());
   watch_interrupts();

@@ -42,7 +42,7 @@ class Probe {
     std::span<const std::byte> memory = engine.trunk_bytes();
     const uint64_t own = std::clamp<uint64_t>(spare_bytes, kMiB, kProbeBytes);
     if (memory.size() < std::max(own, kMiB)) {
-      ASSIGN_OR_RETURN(probe->own_, AlignedBuffer::allocate(own));
+      ASSIGN_OR_RETURN(probe->own_, AlignedBuffer::allocate(own, AlignedBuffer::Pages::huge));
       std::memset(probe->own_.data(), 1, probe->own_.size());
       memory = probe->own_.span();
     }

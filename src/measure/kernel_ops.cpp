@@ -39,7 +39,8 @@ class Product final : public KernelOp {
  public:
   static Result<std::unique_ptr<KernelOp>> create(const KernelCase& c, int most_threads) {
     std::unique_ptr<Product> out(new Product(c));
-    ASSIGN_OR_RETURN(out->weights_, AlignedBuffer::allocate(out->stride_ * out->copies_));
+    ASSIGN_OR_RETURN(out->weights_, AlignedBuffer::allocate(out->stride_ * out->copies_,
+                                                            AlignedBuffer::Pages::huge));
     ASSIGN_OR_RETURN(out->scratch_,
                      AlignedBuffer::allocate(static_cast<uint64_t>(most_threads) *
                                              matmul_scratch_floats(c.cols) * sizeof(float)));

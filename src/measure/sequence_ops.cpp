@@ -85,7 +85,8 @@ class AttendOp final : public KernelOp {
   Status fill(const Kernels& k) {
     Planes& planes = planes_of(k);
     planes.copies = copies_of(cache_bytes(k), c_.tokens);
-    ASSIGN_OR_RETURN(planes.memory, AlignedBuffer::allocate(planes.copies * cache_bytes(k)));
+    ASSIGN_OR_RETURN(planes.memory, AlignedBuffer::allocate(planes.copies * cache_bytes(k),
+                                                            AlignedBuffer::Pages::huge));
     const std::vector<float> row = random_floats(size_t{c_.cols} * 97, 3);
     std::byte* const keys = planes.memory.data();
     std::byte* const values = keys + kKvHeads * head_bytes(k);
