@@ -263,7 +263,6 @@ void few_tokens(const MatmulArgs& a, const Layout& l) {
 constexpr uint32_t kTileTokens = 6;
 static_assert(kFewTokens >= 3 && kTileTokens == 6);  // so that no tile has fewer than three tokens
 constexpr uint32_t kBlockBytes = kUnpackedRows * kActivationBlock;
-constexpr size_t kPrefetchRow = 512;  // bytes ahead in each of 16 rows
 
 UnpackedRows place_in_scratch(const MatmulArgs& a, const Layout& l) {
   UnpackedRows rows{};
@@ -334,11 +333,13 @@ void unpack_codes(const std::byte* const (&rows)[16], const UnpackedRows& tile, 
       _mm_setr_epi8(0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1));
   const __m512i high = _mm512_broadcast_i32x4(
       _mm_setr_epi8(2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15, -1));
+  // They are needed when these have been multiplied with all tokens: time enough from memory.
+  const size_t next_rows = size_t{kUnpackedRows} * kBytes * tile.blocks;
   for (uint32_t b = 0; b < tile.blocks; ++b) {
     const size_t at = size_t{b} * kBytes;
     if (at % 64 == 0)
       for (const std::byte* row : rows)
-        _mm_prefetch(reinterpret_cast<const char*>(row + at) + kPrefetchRow, _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(row + at) + next_rows, _MM_HINT_T1);
     uint8_t* quad = to + size_t{place_of(tile.order, b)} * kBlockBytes;
     __m512i dwords[4];
     for (uint32_t half = 0; half < kBytes / 16; ++half) {
