@@ -257,7 +257,7 @@ Result<int> run_bench_kernels(const Args& args) {
     ASSIGN_OR_RETURN(const KernelRun run, bench_kernel_case(c, settings.all(), rounds, machine));
     show_status("");
     bandwidth.insert(bandwidth.end(), run.bandwidth.begin(), run.bandwidth.end());
-    peak.insert(peak.end(), run.int8_peak.begin(), run.int8_peak.end());
+    peak.insert(peak.end(), run.int8_peak.back().begin(), run.int8_peak.back().end());
     for (size_t i = 0; i < settings.all().size(); ++i) {
       if (as_json)
         results.push_back(kernel_json(c, settings.all()[i], run, i));

@@ -146,8 +146,8 @@ KernelFigures kernel_figures(const KernelRun& run, size_t setting) {
   std::vector<double> of_memory, of_peak;
   for (size_t round = 0; round < seconds.size(); ++round) {
     of_memory.push_back(bytes / seconds[round] / run.bandwidth[round]);
-    if (!run.int8_peak.empty())
-      of_peak.push_back(run.operations / seconds[round] / run.int8_peak[round]);
+    if (!run.int8_peak[setting].empty())
+      of_peak.push_back(run.operations / seconds[round] / run.int8_peak[setting][round]);
   }
   out.bandwidth_fraction = spread_of(of_memory).median;
   if (!of_peak.empty()) out.peak_fraction = spread_of(of_peak).median;
@@ -176,25 +176,25 @@ std::string kernel_table_row(const KernelCase& c, const KernelSetting& setting,
 Json kernel_json(const KernelCase& c, const KernelSetting& setting, const KernelRun& run,
                  size_t index) {
   const KernelFigures f = kernel_figures(run, index);
-  return {
-      {"op", kernel_op_name(c.op)},
-      {"format", format_name(read_format(c, *setting.kernels))},
-      {"rows", c.rows},
-      {"cols", c.cols},
-      {"tokens", c.tokens},
-      {"kernels", setting.kernels->name},
-      {"threads", setting.threads->size()},
-      {"bytes", run.bytes[index]},
-      {"operations", run.operations},
-      {"seconds", f.seconds.median},
-      {"seconds_smallest", f.seconds.smallest},
-      {"seconds_largest", f.seconds.largest},
-      {"bytes_per_second", f.bytes_per_second},
-      {"operations_per_second", f.operations_per_second},
-      {"memory_bandwidth", spread_of(run.bandwidth).median},
-      {"bandwidth_fraction", f.bandwidth_fraction},
-      {"int8_peak", run.int8_peak.empty() ? Json(nullptr) : Json(spread_of(run.int8_peak).median)},
-      {"peak_fraction", optional_json(f.peak_fraction)}};
+  const std::vector<double>& peak = run.int8_peak[index];
+  return {{"op", kernel_op_name(c.op)},
+          {"format", format_name(read_format(c, *setting.kernels))},
+          {"rows", c.rows},
+          {"cols", c.cols},
+          {"tokens", c.tokens},
+          {"kernels", setting.kernels->name},
+          {"threads", setting.threads->size()},
+          {"bytes", run.bytes[index]},
+          {"operations", run.operations},
+          {"seconds", f.seconds.median},
+          {"seconds_smallest", f.seconds.smallest},
+          {"seconds_largest", f.seconds.largest},
+          {"bytes_per_second", f.bytes_per_second},
+          {"operations_per_second", f.operations_per_second},
+          {"memory_bandwidth", spread_of(run.bandwidth).median},
+          {"bandwidth_fraction", f.bandwidth_fraction},
+          {"int8_peak", peak.empty() ? Json(nullptr) : Json(spread_of(peak).median)},
+          {"peak_fraction", optional_json(f.peak_fraction)}};
 }
 
 std::string engine_table(std::span<const EngineRun> runs, const EngineBenchOptions& options) {

@@ -413,7 +413,6 @@ void multiply(const MatmulArgs& a, const Layout& l) {
 }  // namespace
 
 void matmul(const MatmulArgs& args) {
-  if (!is_integer_product(args)) return kRefKernels.matmul(args);
   const Layout layout = layout_of(args.w);
   switch (layout.format) {
     case DType::mxfp4:

@@ -67,7 +67,6 @@ float add_as_tree(float (&lanes)[kSumLanes]) {
 }  // namespace
 
 void matmul(const MatmulArgs& a) {
-  if (!is_integer_product(a)) return kRefKernels.matmul(a);
   const uint32_t blocks = a.w.cols / kActivationBlock;
   const bool affine = is_affine(a.w.format.dtype);
   float* scales = a.scratch;

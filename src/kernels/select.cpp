@@ -3,6 +3,10 @@
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <array>
 
@@ -37,6 +41,26 @@ bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
+
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+}
+
+// Linux lets a process have the tiles' 8 KiB of registers only when it asks, once for all its
+// threads; it refuses where a signal stack of this process is too small for them.
+bool may_use_amx() {
+#if defined(__linux__)
+  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;  // CPUID 7.0, EDX
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTile) == 0 || (d & kInt8) == 0)
+    return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
 #endif
 
 // Those that run on this CPU, the slowest first.
@@ -56,11 +80,15 @@ class Table {
                                          avx2::quantise_row, avx2::set_float_ops);
       add(kAvx2);
     }
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni")) {
+    if (has_avx512()) {
       static const Kernels kAvx512 = table("avx512", matmul<avx512::matmul, avx512::plain_matmul>,
                                            avx512::quantise_row, avx512::set_float_ops);
       add(kAvx512);
+    }
+    if (has_avx512() && may_use_amx()) {
+      static const Kernels kAmx = table("amx", matmul<amx::matmul, avx512::plain_matmul>,
+                                        avx512::quantise_row, avx512::set_float_ops);
+      add(kAmx);
     }
 #elif defined(__aarch64__)
     if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) {
@@ -78,7 +106,7 @@ class Table {
   void add(const Kernels& kernels) {
     all_[count_++] = &kernels;
   }
-  std::array<const Kernels*, 4> all_{};
+  std::array<const Kernels*, 5> all_{};
   size_t count_ = 0;
 };
 

@@ -51,10 +51,10 @@ class Probe {
   }
 
   // The best of three: what interrupts a sample says nothing about the memory.
-  void measure(EngineRound& round) {
+  void measure(const Kernels& kernels, EngineRound& round) {
     for (int sample = 0; sample < 3; ++sample) {
       round.bandwidth = std::max(round.bandwidth, rates_->read_bytes_per_second());
-      const auto peak = rates_->int8_operations_per_second();
+      const auto peak = rates_->int8_operations_per_second(kernels.name);
       if (peak) round.int8_peak = std::max(round.int8_peak.value_or(0), *peak);
     }
   }
@@ -245,7 +245,7 @@ class Bench {
   Status measure(Subject& subject, Probe& probe, size_t i, uint32_t round) {
     tell(fmt::format("round {} of {}{}", round + 1, options_.rounds, name_of(i)));
     EngineRound rates;
-    probe.measure(rates);
+    probe.measure(subject.engine().kernels(), rates);
     ASSIGN_OR_RETURN(EngineRound measured, subject.run(round));
     measured.bandwidth = rates.bandwidth;
     measured.int8_peak = rates.int8_peak;

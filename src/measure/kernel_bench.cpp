@@ -98,6 +98,7 @@ Result<KernelRun> bench_kernel_case(const KernelCase& c, std::span<const KernelS
   for (const KernelSetting& setting : settings) run.bytes.push_back(op->bytes(*setting.kernels));
   run.operations = op->operations();
   run.seconds.resize(settings.size());
+  run.int8_peak.resize(settings.size());
   std::vector<int> calls;
   for (const KernelSetting& setting : settings) {
     const double once = seconds_of([&] { op->run(setting); });
@@ -105,12 +106,14 @@ Result<KernelRun> bench_kernel_case(const KernelCase& c, std::span<const KernelS
   }
   for (uint32_t round = 0; round < rounds; ++round) {
     run.bandwidth.push_back(machine.read_bytes_per_second());
-    if (const auto peak = machine.int8_operations_per_second()) run.int8_peak.push_back(*peak);
-    for (size_t i = 0; i < settings.size(); ++i)
+    for (size_t i = 0; i < settings.size(); ++i) {
+      if (const auto peak = machine.int8_operations_per_second(settings[i].kernels->name))
+        run.int8_peak[i].push_back(*peak);
       run.seconds[i].push_back(seconds_of([&] {
                                  for (int call = 0; call < calls[i]; ++call) op->run(settings[i]);
                                }) /
                                calls[i]);
+    }
   }
   return run;
 }

@@ -52,7 +52,8 @@ struct KernelRun {
   double operations = 0;        // multiplications and additions
   std::vector<std::vector<double>> seconds;  // (settings, rounds), of one call
   std::vector<double> bandwidth;             // (rounds), bytes per second
-  std::vector<double> int8_peak;             // (rounds), operations per second; empty: unknown
+  // (settings, rounds), operations per second; no rounds: unknown.
+  std::vector<std::vector<double>> int8_peak;
 };
 
 // Takes 256 MiB and the case's own memory. At least one setting and one round.

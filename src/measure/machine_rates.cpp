@@ -19,8 +19,10 @@ constexpr int64_t kGrainLines = 1024;  // of 64 bytes: long runs, as a matrix is
 MachineRates::MachineRates(ThreadPool& threads, std::span<const std::byte> memory)
     : threads_(threads), memory_(memory.first(memory.size() / 64 * 64)) {
   CHECK(memory.size() >= 4096);
-  for (const Kernels* kernels : available_kernels())
+  for (const Kernels* kernels : available_kernels()) {
     has_vnni_ = has_vnni_ || kernels->name == "avx512";
+    has_amx_ = has_amx_ || kernels->name == "amx";
+  }
 }
 
 double MachineRates::read_bytes_per_second() {
@@ -37,13 +39,16 @@ double MachineRates::read_bytes_per_second() {
   return static_cast<double>(passes * memory_.size()) / seconds;
 }
 
-std::optional<double> MachineRates::int8_operations_per_second() {
+std::optional<double> MachineRates::int8_operations_per_second(std::string_view kernels) {
   if (!has_vnni_) return std::nullopt;
-  constexpr uint64_t kIterations = 400'000;  // of 16 instructions: a few milliseconds
+  const bool tiles = has_amx_ && kernels == "amx";
+  // Of 16 instructions, or of four tile products: a few milliseconds.
+  const uint64_t iterations = tiles ? 100'000 : 400'000;
   std::atomic<uint64_t> operations = 0;
   const double seconds = seconds_of([&] {
     threads_.parallel_for(threads_.size(), 1, [&](ThreadPool::Slice slice) {
-      for (int64_t i = slice.begin; i < slice.end; ++i) operations += run_vnni_peak(kIterations);
+      for (int64_t i = slice.begin; i < slice.end; ++i)
+        operations += tiles ? run_amx_peak(iterations) : run_vnni_peak(iterations);
     });
   });
   if (operations == 0) return std::nullopt;  // a build without the instruction

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "base/thread_pool.h"
 
@@ -21,14 +22,15 @@ class MachineRates {
   MachineRates(ThreadPool& threads, std::span<const std::byte> memory);
 
   double read_bytes_per_second();  // one sample, of some milliseconds
-  // Multiplications and additions of 8-bit integers, in registers; one sample of some milliseconds.
-  // Nothing where this build or CPU has no instruction for them whose peak is known here.
-  std::optional<double> int8_operations_per_second();
+  // Multiplications and additions of 8-bit integers that a back end's instructions could do: in
+  // tiles for amx, in AVX-512's registers for all others; one sample of some milliseconds. Nothing
+  // where this build or CPU has neither.
+  std::optional<double> int8_operations_per_second(std::string_view kernels);
 
  private:
   ThreadPool& threads_;
   std::span<const std::byte> memory_;
-  bool has_vnni_ = false;
+  bool has_vnni_ = false, has_amx_ = false;
 };
 
 }  // namespace wader
