@@ -14,10 +14,8 @@
 namespace wader::avx512 {
 namespace {
 
-constexpr uint32_t kRun = 512;    // columns of 16 blocks, one a lane
-constexpr uint32_t kBlocks = 16;  // of a run
-constexpr uint32_t kFewTokens =
-    6;  // up to which weights are read row by row: faster than unpacking
+constexpr uint32_t kRun = 512;      // columns of 16 blocks, one a lane
+constexpr uint32_t kBlocks = 16;    // of a run
 constexpr size_t kPrefetch = 4096;  // bytes ahead: with less, two thirds of the memory's speed
 
 // Of the planes of scales and biases, which stand still sixteen times as long as codes: without it
@@ -100,11 +98,10 @@ __m512 load_e8m0(const Layout& l, const std::byte* plane, uint32_t row, uint32_t
                              half_e8m0(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, from))));
 }
 
-// mxfp4 codes are looked up 12 too high, so that they are unsigned: 2 · E2M1 + 12.
-__m512i lookup_e2m1(__m512i nibbles) {
-  const __m512i table = _mm512_broadcast_i32x4(
+// mxfp4 codes are looked up 12 too high, so that they are unsigned.
+__m512i twice_e2m1_and_12() {
+  return _mm512_broadcast_i32x4(
       _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
-  return _mm512_shuffle_epi8(table, nibbles);
 }
 
 // Decode. Vector v of a run's activations and of its codes are multiplied; the four dwords of a
@@ -134,8 +131,8 @@ struct Run {
         __m512i even = _mm512_and_si512(raw, mask);
         __m512i odd = _mm512_and_si512(_mm512_srli_epi16(raw, 4), mask);
         if constexpr (kFormat == DType::mxfp4) {
-          even = lookup_e2m1(even);
-          odd = lookup_e2m1(odd);
+          even = _mm512_shuffle_epi8(twice_e2m1_and_12(), even);
+          odd = _mm512_shuffle_epi8(twice_e2m1_and_12(), odd);
         }
         codes[2 * v] = even;
         codes[2 * v + 1] = odd;
@@ -263,28 +260,19 @@ void few_tokens(const MatmulArgs& a, const Layout& l) {
 
 // Prefill. 32 rows are unpacked, four columns of sixteen rows a vector, and multiplied with all
 // tokens.
-constexpr uint32_t kTileRows = 32, kTileTokens = 6;
+constexpr uint32_t kTileTokens = 6;
 static_assert(kFewTokens >= 3 && kTileTokens == 6);  // so that no tile has fewer than three tokens
-constexpr uint32_t kBlockBytes = kTileRows * kActivationBlock;
+constexpr uint32_t kBlockBytes = kUnpackedRows * kActivationBlock;
 
-struct Tile {
-  uint32_t blocks;
-  BlockOrder order;
-  uint8_t* codes;          // (blocks, 8 quads of columns, 2, 16 rows, 4 columns)
-  float *scales, *biases;  // (blocks, 32 rows)
-  bool affine;
-  uint32_t place(uint32_t block) const { return place_of(order, block); }
-};
-
-Tile tile_of(const MatmulArgs& a, const Layout& l) {
-  Tile tile{};
-  tile.blocks = l.blocks;
-  tile.affine = a.w.format.dtype != DType::mxfp4;
-  tile.order = order_blocks(l.blocks);
-  tile.codes = reinterpret_cast<uint8_t*>(a.scratch);
-  tile.scales = a.scratch + size_t{l.blocks} * (kBlockBytes / sizeof(float));
-  tile.biases = tile.scales + size_t{l.blocks} * kTileRows;
-  return tile;
+UnpackedRows place_in_scratch(const MatmulArgs& a, const Layout& l) {
+  UnpackedRows rows{};
+  rows.blocks = l.blocks;
+  rows.affine = a.w.format.dtype != DType::mxfp4;
+  rows.order = order_blocks(l.blocks);
+  rows.codes = reinterpret_cast<uint8_t*>(a.scratch);
+  rows.scales = a.scratch + size_t{l.blocks} * (kBlockBytes / sizeof(float));
+  rows.biases = rows.scales + size_t{l.blocks} * kUnpackedRows;
+  return rows;
 }
 
 // Dword c of rows[r] becomes dword r of rows[c].
@@ -312,61 +300,125 @@ void transpose(__m512i (&rows)[16]) {
   }
 }
 
-// 64 columns (32 where `half`) of one row, a byte a code, in order.
-__m512i unpack_codes(DType format, const std::byte* from, bool half) {
-  if (format == DType::affine8) return _mm512_maskz_loadu_epi8(low_bits(half ? 32 : 64), from);
-  const __m256i raw =
-      _mm256_maskz_loadu_epi8(static_cast<__mmask32>(low_bits(half ? 16 : 32)), from);
-  const __m512i wide = _mm512_cvtepu8_epi16(raw);
-  const __m512i codes =
-      _mm512_and_si512(_mm512_or_si512(wide, _mm512_slli_epi16(wide, 4)), _mm512_set1_epi8(15));
-  return format == DType::mxfp4 ? lookup_e2m1(codes) : codes;
+// 16 bytes of each of 16 rows: dword r of out[d] is row r's dword d.
+void load_transposed(const std::byte* const (&rows)[16], size_t at, __m512i (&out)[4]) {
+  __m512i four[4];  // lane j of four[i]: row 4j + i
+  for (uint32_t i = 0; i < 4; ++i) {
+    const auto load = [&](uint32_t row) {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row] + at));
+    };
+    // Inserted from memory: a blend, which has two ports where a shuffle has one.
+    four[i] = _mm512_castsi128_si512(load(i));
+    four[i] = _mm512_inserti32x4(four[i], load(4 + i), 1);
+    four[i] = _mm512_inserti32x4(four[i], load(8 + i), 2);
+    four[i] = _mm512_inserti32x4(four[i], load(12 + i), 3);
+  }
+  const __m512i ab = _mm512_unpacklo_epi32(four[0], four[1]);
+  const __m512i ab_high = _mm512_unpackhi_epi32(four[0], four[1]);
+  const __m512i cd = _mm512_unpacklo_epi32(four[2], four[3]);
+  const __m512i cd_high = _mm512_unpackhi_epi32(four[2], four[3]);
+  out[0] = _mm512_unpacklo_epi64(ab, cd);
+  out[1] = _mm512_unpackhi_epi64(ab, cd);
+  out[2] = _mm512_unpacklo_epi64(ab_high, cd_high);
+  out[3] = _mm512_unpackhi_epi64(ab_high, cd_high);
 }
 
-// Sixteen rows from `row` on, those at `end` and beyond as zeros, into half `part` of the tile.
-void unpack(const MatmulArgs& a, const Layout& l, const Tile& tile, uint32_t row, uint32_t end,
-            uint32_t part) {
-  const DType format = a.w.format.dtype;
-  const size_t block_bytes = l.code_bytes / l.blocks;
-  __m512i rows[16];
-  for (uint32_t b = 0; b < l.blocks; b += 2) {
-    const bool half = b + 1 == l.blocks;
-    for (uint32_t i = 0; i < 16; ++i) {
-      const std::byte* from = a.w.codes + (row + i) * l.code_bytes + b * block_bytes;
-      _mm_prefetch(reinterpret_cast<const char*>(from) + 512, _MM_HINT_T0);
-      rows[i] = row + i < end ? unpack_codes(format, from, half) : _mm512_setzero_si512();
-    }
-    transpose(rows);
-    for (uint32_t k = 0; k < (half ? 1u : 2u); ++k) {
-      uint8_t* to = tile.codes + size_t{tile.place(b + k)} * kBlockBytes + part * 64;
-      for (uint32_t quad = 0; quad < 8; ++quad)
-        _mm512_storeu_si512(to + quad * 128, rows[8 * k + quad]);
-    }
-  }
-  for (uint32_t run = 0; run < l.runs; ++run) {
-    const uint32_t count = least(kBlocks, l.blocks - run * kBlocks);
-    for (uint32_t plane = 0; plane < (tile.affine ? 2u : 1u); ++plane) {
-      const std::byte* from = plane == 0 ? a.w.scales : a.w.biases;
-      float* to = (plane == 0 ? tile.scales : tile.biases) + part * 16;
-      for (uint32_t i = 0; i < 16; ++i) {
-        __m512 values = _mm512_setzero_ps();
-        if (row + i < end)
-          values = tile.affine ? load_scales(l, from, row + i, run, count)
-                               : load_e8m0(l, from, row + i, run, count);
-        rows[i] = _mm512_castps_si512(values);
+// Codes of sixteen rows to `to`, half of the tile.
+template <DType kFormat>
+void unpack_codes(const std::byte* const (&rows)[16], const UnpackedRows& tile, __m512i table,
+                  uint8_t* to) {
+  constexpr uint32_t kBytes = kFormat == DType::affine8 ? 32 : 16;  // of a row's block
+  // Of each dword bytes 0 and 1, or 2 and 3, as words.
+  const __m512i low = _mm512_broadcast_i32x4(
+      _mm_setr_epi8(0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1));
+  const __m512i high = _mm512_broadcast_i32x4(
+      _mm_setr_epi8(2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15, -1));
+  // They are needed when these have been multiplied with all tokens: time enough from memory.
+  const size_t next_rows = size_t{kUnpackedRows} * kBytes * tile.blocks;
+  for (uint32_t b = 0; b < tile.blocks; ++b) {
+    const size_t at = size_t{b} * kBytes;
+    if (at % 64 == 0)
+      for (const std::byte* row : rows)
+        _mm_prefetch(reinterpret_cast<const char*>(row + at) + next_rows, _MM_HINT_T1);
+    uint8_t* quad = to + size_t{place_of(tile.order, b)} * kBlockBytes;
+    __m512i dwords[4];
+    for (uint32_t half = 0; half < kBytes / 16; ++half) {
+      load_transposed(rows, at + 16 * half, dwords);
+      for (const __m512i& dword : dwords) {
+        if constexpr (kFormat == DType::affine8) {
+          _mm512_storeu_si512(quad, dword);
+          quad += 128;
+          continue;
+        }
+        for (const __m512i& bytes : {low, high}) {
+          const __m512i wide = _mm512_shuffle_epi8(dword, bytes);
+          __m512i codes = _mm512_ternarylogic_epi32(wide, _mm512_slli_epi16(wide, 4),
+                                                    _mm512_set1_epi8(15), 0xa8);  // (a | b) & c
+          if (kFormat == DType::mxfp4) codes = _mm512_shuffle_epi8(table, codes);
+          _mm512_storeu_si512(quad, codes);
+          quad += 128;
+        }
       }
-      transpose(rows);
-      for (uint32_t k = 0; k < count; ++k)
-        _mm512_storeu_si512(to + size_t{tile.place(run * kBlocks + k)} * kTileRows, rows[k]);
     }
   }
 }
+
+void unpack_scales(const MatmulArgs& a, const Layout& l, const UnpackedRows& tile,
+                   const uint32_t (&rows)[16], const std::byte* from, float* to) {
+  __m512i values[16];
+  for (uint32_t run = 0; run < l.runs; ++run) {
+    const uint32_t count = least(kBlocks, l.blocks - run * kBlocks);
+    for (uint32_t i = 0; i < 16; ++i)
+      values[i] = _mm512_castps_si512(a.w.format.dtype == DType::mxfp4
+                                          ? load_e8m0(l, from, rows[i], run, count)
+                                          : load_scales(l, from, rows[i], run, count));
+    transpose(values);
+    for (uint32_t k = 0; k < count; ++k)
+      _mm512_storeu_si512(to + size_t{place_of(tile.order, run * kBlocks + k)} * kUnpackedRows,
+                          values[k]);
+  }
+}
+
+}  // namespace
+
+UnpackedRows unpack_rows(const MatmulArgs& a, uint32_t row, bool signed_codes) {
+  const Layout l = layout_of(a.w);
+  const UnpackedRows tile = place_in_scratch(a, l);
+  const __m512i table =
+      _mm512_sub_epi8(twice_e2m1_and_12(), _mm512_set1_epi8(signed_codes ? 12 : 0));
+  for (uint32_t half = 0; half < 2; ++half) {
+    // Beyond the last row stands the last row again: its products are not stored.
+    uint32_t rows[16];
+    const std::byte* codes[16];
+    for (uint32_t i = 0; i < 16; ++i) {
+      rows[i] = least(row + half * 16 + i, a.row_end - 1);
+      codes[i] = a.w.codes + rows[i] * l.code_bytes;
+    }
+    uint8_t* to = tile.codes + half * 64;
+    switch (a.w.format.dtype) {
+      case DType::mxfp4:
+        unpack_codes<DType::mxfp4>(codes, tile, table, to);
+        break;
+      case DType::affine4:
+        unpack_codes<DType::affine4>(codes, tile, table, to);
+        break;
+      default:
+        unpack_codes<DType::affine8>(codes, tile, table, to);
+        break;
+    }
+    unpack_scales(a, l, tile, rows, a.w.scales, tile.scales + half * 16);
+    if (tile.affine) unpack_scales(a, l, tile, rows, a.w.biases, tile.biases + half * 16);
+  }
+  return tile;
+}
+
+namespace {
 
 // The terms of block `block`, added to the lane that all of these blocks belong to.
 template <bool kAffine, uint32_t kTokens>
-[[gnu::always_inline]] inline void add_block(const QuantisedRows& x, size_t token, const Tile& tile,
-                                             uint32_t block, uint32_t place,
-                                             __m512 (&lane)[kTokens][2]) {
+[[gnu::always_inline]] inline void add_block(const QuantisedRows& x, size_t token,
+                                             const UnpackedRows& tile, uint32_t block,
+                                             uint32_t place, __m512 (&lane)[kTokens][2]) {
   const int8_t* codes = x.codes + token * x.codes_stride + block * kActivationBlock;
   const size_t at = token * x.blocks_stride + block;
   __m512i sums[kTokens][2];
@@ -387,7 +439,7 @@ template <bool kAffine, uint32_t kTokens>
     }
   }
   for (uint32_t half = 0; half < 2; ++half) {
-    const size_t from = size_t{place} * kTileRows + half * 16;
+    const size_t from = size_t{place} * kUnpackedRows + half * 16;
     const __m512 scales = _mm512_loadu_ps(tile.scales + from);
     for (uint32_t t = 0; t < kTokens; ++t) {
       const size_t one = at + t * x.blocks_stride;
@@ -402,7 +454,7 @@ template <bool kAffine, uint32_t kTokens>
 }
 
 template <bool kAffine, uint32_t kTokens>
-void multiply_tile(const MatmulArgs& a, const Tile& tile, size_t token, uint32_t row,
+void multiply_tile(const MatmulArgs& a, const UnpackedRows& tile, size_t token, uint32_t row,
                    uint32_t end) {
   // waiting[d]: a sum of 2^d lanes that the tree adds to the next such sum.
   __m512 waiting[5][kTokens][2];
@@ -431,7 +483,7 @@ void multiply_tile(const MatmulArgs& a, const Tile& tile, size_t token, uint32_t
 }
 
 template <bool kAffine>
-void multiply_tokens(const MatmulArgs& a, const Tile& tile, uint32_t row, uint32_t end) {
+void multiply_tokens(const MatmulArgs& a, const UnpackedRows& tile, uint32_t row, uint32_t end) {
   // Tiles as equal as can be: 128 tokens are 18 tiles of six and 4 of five, not 21 and one of two.
   uint32_t left = (a.tokens + kTileTokens - 1) / kTileTokens;
   for (uint32_t t = 0, size; t < a.tokens; t += size, --left) {
@@ -453,11 +505,9 @@ void multiply_tokens(const MatmulArgs& a, const Tile& tile, uint32_t row, uint32
   }
 }
 
-void many_tokens(const MatmulArgs& a, const Layout& l) {
-  const Tile tile = tile_of(a, l);
-  for (uint32_t r = a.row_begin; r < a.row_end; r += kTileRows) {
-    unpack(a, l, tile, r, a.row_end, 0);
-    unpack(a, l, tile, r + 16, a.row_end, 1);
+void many_tokens(const MatmulArgs& a) {
+  for (uint32_t r = a.row_begin; r < a.row_end; r += kUnpackedRows) {
+    const UnpackedRows tile = unpack_rows(a, r, false);
     if (tile.affine)
       multiply_tokens<true>(a, tile, r, a.row_end);
     else
@@ -470,7 +520,7 @@ void many_tokens(const MatmulArgs& a, const Layout& l) {
 void matmul(const MatmulArgs& args) {
   if (!is_integer_product(args)) return kRefKernels.matmul(args);
   const Layout layout = layout_of(args.w);
-  if (args.tokens > kFewTokens) return many_tokens(args, layout);
+  if (args.tokens > kFewTokens) return many_tokens(args);
   switch (args.w.format.dtype) {
     case DType::mxfp4:
       return few_tokens<DType::mxfp4>(args, layout);

@@ -52,10 +52,32 @@ void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums,
                   uint32_t n);
 }  // namespace avx2
 
+// 32 rows of weights a byte a code, in MatmulArgs::scratch, for products with many tokens. Rows
+// from row_end on repeat the last one.
+constexpr uint32_t kUnpackedRows = 32;
+struct UnpackedRows {
+  uint32_t blocks;
+  BlockOrder order;  // of the blocks' places
+  bool affine;
+  uint8_t* codes;          // (places, 8 quads of columns, 32 rows, 4 columns)
+  float *scales, *biases;  // (places, 32 rows)
+};
+
 namespace avx512 {  // AVX-512 F, BW, VL, VNNI
+constexpr uint32_t kFewTokens =
+    6;  // up to which it reads weights row by row: faster than unpacking
+
+// Rows from `row` on. Codes are unsigned, those of mxfp4 12 higher than they are; `signed_codes`
+// leaves the 12 out.
+UnpackedRows unpack_rows(const MatmulArgs& args, uint32_t row, bool signed_codes);
 void matmul(const MatmulArgs& args);
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
                   uint32_t n);
 }  // namespace avx512
+
+namespace amx {  // AMX tiles of int8, and all that avx512 needs
+// Few tokens are avx512's, as is quantise_row.
+void matmul(const MatmulArgs& args);
+}  // namespace amx
 
 }  // namespace wader

@@ -295,7 +295,7 @@ TEST_P(IntegerTest, EqualsPortableToTheBit) {
     for (int round = 0; round < 24; ++round) {
       const auto kind = round % 2 ? Weights::extreme : Weights::ordinary;
       const uint32_t cols = random_cols(format, rng), rows = 1 + rng() % 70;
-      const uint32_t tokens = 1 + (round < 12 ? rng() % 3 : rng() % 17);
+      const uint32_t tokens = 1 + rng() % (round < 12 ? 3 : round < 20 ? 17 : 70);
       const Matrix m = random_matrix(format, rows, cols, kind, rng);
       const Activations x = quantise(portable(), random_x(tokens, cols, kind, rng), tokens, cols);
       const std::vector<float> bias = random_x(1, 96, Weights::ordinary, rng);
@@ -308,7 +308,8 @@ TEST_P(IntegerTest, EqualsPortableToTheBit) {
 TEST_P(IntegerTest, BitsDoNotDependOnTokensOrSplit) {
   std::mt19937 rng(14);
   for (const MatrixFormat& format : formats()) {
-    const uint32_t cols = random_cols(format, rng), rows = 71, tokens = 11;
+    const uint32_t cols = random_cols(format, rng), rows = 71;
+    const uint32_t tokens = &format == &formats().front() ? 11 : 37;  // 37: tiles that share tokens
     const Matrix m = random_matrix(format, rows, cols, Weights::ordinary, rng);
     const Activations x = quantise(k, random_x(tokens, cols, Weights::ordinary, rng), tokens, cols);
     const auto whole = multiply(k, m, x, nullptr, rows);

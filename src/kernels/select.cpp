@@ -1,6 +1,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <array>
 
@@ -27,6 +31,26 @@ bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
 }
+
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+}
+
+// Linux lets a process have the tiles' 8 KiB of registers only when it asks, once for all its
+// threads; it refuses where a signal stack of this process is too small for them.
+bool may_use_amx() {
+#if defined(__linux__)
+  constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;  // CPUID 7.0, EDX
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTile) == 0 || (d & kInt8) == 0)
+    return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
 #endif
 
 // Those that run on this CPU, the slowest first.
@@ -44,9 +68,9 @@ class Table {
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) add(kAvx2);
     static const Kernels kAvx512 =
         with_integer_products("avx512", avx512::matmul, avx512::quantise_row);
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
-      add(kAvx512);
+    static const Kernels kAmx = with_integer_products("amx", amx::matmul, avx512::quantise_row);
+    if (has_avx512()) add(kAvx512);
+    if (has_avx512() && may_use_amx()) add(kAmx);
 #endif
   }
   std::span<const Kernels* const> all() const {
@@ -57,7 +81,7 @@ class Table {
   void add(const Kernels& kernels) {
     all_[count_++] = &kernels;
   }
-  std::array<const Kernels*, 4> all_{};
+  std::array<const Kernels*, 5> all_{};
   size_t count_ = 0;
 };
 
