@@ -47,8 +47,9 @@ void make_whole(std::string& file) {
 
 struct Model {
   explicit Model(const ArchitectureSpec& spec)
-      : state(SequenceState::create(spec, {kContext, kChunk, DType::f32}).value()),
-        snapshots(Snapshots::create(snapshot_bytes(spec, {kContext, kChunk, DType::f32}), 1).value()) {}
+      : state(SequenceState::create(spec, {kContext, kChunk, DType::f16}).value()),
+        snapshots(
+            Snapshots::create(snapshot_bytes(spec, {kContext, kChunk, DType::f16}), 1).value()) {}
 
   SequenceState state;
   Snapshots snapshots;

@@ -71,14 +71,15 @@ struct ThreadPool::Impl {
     const auto is_new = [&](uint64_t state) { return (state & kOpen) && state / kJob != seen; };
     while (!stop.load(std::memory_order_relaxed)) {
       uint64_t state = gate.load(std::memory_order_acquire);
-      if (!is_new(state) && !spin_until([&] {
-            state = gate.load(std::memory_order_acquire);
-            return is_new(state) || stop.load(std::memory_order_relaxed);
-          })) {
-        sleep_until_new(seen);
+      if (!is_new(state)) {
+        seen = state / kJob;  // that job was this worker's, or went without it
+        if (!spin_until([&] {
+              state = gate.load(std::memory_order_acquire);
+              return is_new(state) || stop.load(std::memory_order_relaxed);
+            }))
+          sleep_until_next(seen);
         continue;
       }
-      if (!is_new(state)) continue;
       if (!gate.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) continue;
       seen = state / kJob;
       take_pieces(worker);
@@ -86,13 +87,12 @@ struct ThreadPool::Impl {
     }
   }
 
-  void sleep_until_new(uint64_t seen) {
+  // Until a job after `seen` has begun. It may be over by the time this thread runs: then it spins
+  // for the next, which is likely near.
+  void sleep_until_next(uint64_t seen) {
     std::unique_lock lock(mutex);
     sleepers.fetch_add(1);  // before the look at the gate; the owner opens it, then looks here
-    wake.wait(lock, [&] {
-      const uint64_t state = gate.load();
-      return stop || ((state & kOpen) && state / kJob != seen);
-    });
+    wake.wait(lock, [&] { return stop || gate.load() / kJob != seen; });
     sleepers.fetch_sub(1);
   }
 

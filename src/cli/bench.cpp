@@ -133,6 +133,9 @@ class KernelSettings {
     for (const Args& part : parts) {
       ASSIGN_OR_RETURN(ThreadPool * pool, out.pool_for(part));
       const std::string name = part.text("--kernels", parts.size() == 2 ? "auto" : "all");
+      if (name == "all" && parts.size() == 2)
+        return invalid_argument_error(
+            "--a and --b compare two settings: give each one back end, not --kernels all");
       if (name == "all") {
         for (const Kernels* kernels : available_kernels()) out.all_.push_back({kernels, pool});
         continue;
@@ -252,8 +255,7 @@ Result<int> run_bench_kernels(const Args& args) {
   if (!as_json) print(kernel_table_head());
   for (const KernelCase& c : cases) {
     if (interrupted()) return cancelled_error("stopped");
-    show_status(
-        fmt::format("{} {}x{}, {} tokens", format_name(c.format), c.rows, c.cols, c.tokens));
+    show_status(fmt::format("{} {}x{}, {} tokens", kernel_op_name(c.op), c.rows, c.cols, c.tokens));
     ASSIGN_OR_RETURN(const KernelRun run, bench_kernel_case(c, settings.all(), rounds, machine));
     show_status("");
     bandwidth.insert(bandwidth.end(), run.bandwidth.begin(), run.bandwidth.end());

@@ -118,7 +118,8 @@ constexpr CommandSpec kCommands[] = {
      "measure the arithmetic of each back end beside the machine's limits",
      "Runs each back end's products of quantised matrices (matmul), attention over a context "
      "(attend) and DeltaNet's recurrent states (delta), in the shapes of released models and in "
-     "alternating rounds with reads of memory and 8-bit products in registers: GB/s of weights, "
+     "alternating rounds with reads of memory and 8-bit products in registers or tiles: GB/s of "
+     "weights, "
      "keys and values or states against the memory's bandwidth, GOP/s against the 8-bit peak. "
      "Medians of the rounds; a share is that of each round against its own limit. Takes 256 MiB "
      "and each case's own memory.",

@@ -9,7 +9,7 @@ namespace wader {
 namespace portable {
 // Sets everything but name, matmul and quantise_row.
 void set_float_ops(Kernels& kernels);
-// The products of f32 activations: what is not is_integer_product().
+// The products of f32 activations: of plain weights, or where nothing is quantised.
 void plain_matmul(const MatmulArgs& args);
 }  // namespace portable
 

@@ -235,7 +235,7 @@ Outcome attend(const Kernels& k, Draw& draw) {
     }
     k.store_kv({keys.data(), values.data(), head_dim, capacity, p, key->data(), value->data()});
   }
-  Guarded<float> out(q->copy().size()), scratch(attend_scratch_floats(queries, head_dim));
+  Guarded<float> out(q->copy().size()), scratch(attend_scratch_floats(queries));
   k.attend({.out = out.data(),
             .q = q->data(),
             .queries = queries,

@@ -9,14 +9,6 @@
 
 namespace wader {
 
-// Whether matmul multiplies integers; all else goes to kRefKernels.matmul. A copy for each file
-// that includes this: an inline function's one copy could come from a file compiled for AVX-512.
-[[maybe_unused]] static bool is_integer_product(const MatmulArgs& args) {
-  const DType dtype = args.w.format.dtype;
-  return args.xq != nullptr &&
-         (dtype == DType::mxfp4 || dtype == DType::affine4 || dtype == DType::affine8);
-}
-
 constexpr uint32_t kSumLanes = 16;  // of the sum over blocks: block b is in lane b % 16
 
 // Prefill's unpacked tiles hold blocks in the order of the sum: lane by lane, and the lanes so that

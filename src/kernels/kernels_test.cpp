@@ -229,7 +229,7 @@ std::vector<float> attend(const Kernels& kernels, const Attention& a) {
     kernels.store_kv({k.data(), v.data(), a.head_dim, a.capacity, p, key.data(), value.data()});
   }
   const std::vector<float> q = queries_of(a);
-  std::vector<float> out(q.size()), scratch(attend_scratch_floats(a.queries, a.head_dim), NAN);
+  std::vector<float> out(q.size()), scratch(attend_scratch_floats(a.queries), NAN);
   kernels.attend({.out = out.data(),
                   .q = q.data(),
                   .queries = a.queries,
@@ -323,7 +323,7 @@ TEST_P(KernelsTest, AttentionSurvivesHugeScores) {
   std::vector<std::byte> keys(plane), values(plane);
   const std::vector<float> q(4, 1e6f), up(4, 1e4f), down(4, -1e4f);
   const std::vector<float> value0 = {1, 2, 3, 4}, value1 = {5, 6, 7, 8};
-  std::vector<float> out(4), scratch(attend_scratch_floats(1, 4));
+  std::vector<float> out(4), scratch(attend_scratch_floats(1));
   k.store_kv({keys.data(), values.data(), 4, 64, 0, up.data(), value0.data()});
   k.store_kv({keys.data(), values.data(), 4, 64, 1, down.data(), value1.data()});
   k.attend({out.data(), q.data(), 1, keys.data(), values.data(), 4, 64, 0, 1, 1.0f, nullptr,

@@ -128,7 +128,7 @@ TEST_P(Machines, Attention) {
     k.store_kv({keys.data(), kept.data(), head_dim, capacity, p, key.data(), value.data()});
   }
   const auto q = values(queries * head_dim, 4), sinks = values(queries);
-  std::vector<float> out(q.size()), scratch(attend_scratch_floats(queries, head_dim));
+  std::vector<float> out(q.size()), scratch(attend_scratch_floats(queries));
   k.attend({.out = out.data(),
             .q = q.data(),
             .queries = queries,

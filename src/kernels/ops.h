@@ -89,11 +89,11 @@ struct AttendArgs {
   uint32_t first, last;  // positions, last − first < capacity
   float scale;
   const float* sinks;  // (queries) logits that take their share and add no value; or null
-  float* scratch;      // (attend_scratch_floats(queries, head_dim))
+  float* scratch;      // (attend_scratch_floats(queries))
 };
-// The queries transposed, one block's probabilities, and running sums.
-constexpr size_t attend_scratch_floats(uint32_t queries, uint32_t head_dim) {
-  return size_t{queries} * (2 * ((size_t{head_dim} + 15) / 16 * 16) + kAttentionBlock + 32);
+// m and l of each query.
+constexpr size_t attend_scratch_floats(uint32_t queries) {
+  return 2 * size_t{queries};
 }
 
 // One position's key and value of a KV head take their place.

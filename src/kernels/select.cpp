@@ -20,6 +20,12 @@ namespace {
 using Matmul = void (*)(const MatmulArgs&);
 using QuantiseRow = decltype(Kernels::quantise_row);
 
+bool is_integer_product(const MatmulArgs& args) {
+  const DType dtype = args.w.format.dtype;
+  return args.xq != nullptr &&
+         (dtype == DType::mxfp4 || dtype == DType::affine4 || dtype == DType::affine8);
+}
+
 template <Matmul kInteger, Matmul kPlain>
 void matmul(const MatmulArgs& args) {
   is_integer_product(args) ? kInteger(args) : kPlain(args);
@@ -63,7 +69,7 @@ bool may_use_amx() {
 }
 #endif
 
-// Those that run on this CPU, the slowest first.
+// Those that run on this CPU; the last is auto's.
 class Table {
  public:
   Table() {

@@ -216,11 +216,16 @@ class Bench {
       RETURN_IF_ERROR(subject->warm_up());
       subjects.push_back(std::move(subject));
     }
-    ASSIGN_OR_RETURN(const auto probe,
-                     Probe::create(subjects[0]->engine(), budget_bytes_ - total_bytes_));
+    // One for each: the two may have different numbers of threads.
+    std::vector<std::unique_ptr<Probe>> probes;
+    for (const auto& subject : subjects) {
+      const uint64_t spare = (budget_bytes_ - total_bytes_) / subjects.size();
+      ASSIGN_OR_RETURN(auto probe, Probe::create(subject->engine(), spare));
+      probes.push_back(std::move(probe));
+    }
     for (uint32_t round = 0; round < options_.rounds; ++round)
       for (const size_t i : order_of(round))
-        RETURN_IF_ERROR(measure(*subjects[i], *probe, i, round));
+        RETURN_IF_ERROR(measure(*subjects[i], *probes[i], i, round));
     return {};
   }
 

@@ -56,7 +56,7 @@ class Product final : public KernelOp {
                               code_sums_.data(), c_.cols,        c_.cols / kActivationBlock};
     const bool integer = k.quantise_row != nullptr && !is_plain_float(c_.format.dtype);
     if (integer) quantise(setting, xq);
-    setting.threads->parallel_for(c_.rows, 16, [&](ThreadPool::Slice slice) {
+    setting.threads->parallel_for(c_.rows, 32, [&](ThreadPool::Slice slice) {
       auto* scratch = reinterpret_cast<float*>(scratch_.data());
       k.matmul(
           {.y = y_.data(),
@@ -98,7 +98,7 @@ class Product final : public KernelOp {
   }
 
   void quantise(const KernelSetting& setting, const QuantisedRows& xq) {
-    setting.threads->parallel_for(c_.tokens, 8, [&](ThreadPool::Slice slice) {
+    setting.threads->parallel_for(c_.tokens, 4, [&](ThreadPool::Slice slice) {
       for (auto t = static_cast<size_t>(slice.begin); t < static_cast<size_t>(slice.end); ++t)
         setting.kernels->quantise_row(
             codes_.data() + t * xq.codes_stride, scales_.data() + t * xq.blocks_stride,

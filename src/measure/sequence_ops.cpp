@@ -85,8 +85,7 @@ class AttendOp final : public KernelOp {
   Status fill(const Kernels& k) {
     Planes& planes = planes_of(k);
     planes.copies = copies_of(cache_bytes(k), c_.tokens);
-    ASSIGN_OR_RETURN(planes.memory, AlignedBuffer::allocate(planes.copies * cache_bytes(k),
-                                                            AlignedBuffer::Pages::huge));
+    ASSIGN_OR_RETURN(planes.memory, AlignedBuffer::allocate(planes.copies * cache_bytes(k)));
     const std::vector<float> row = random_floats(size_t{c_.cols} * 97, 3);
     std::byte* const keys = planes.memory.data();
     std::byte* const values = keys + kKvHeads * head_bytes(k);
@@ -108,9 +107,7 @@ class AttendOp final : public KernelOp {
     return uint64_t{capacity_} * c_.cols * dtype_bytes(k.kv_dtype);
   }
   uint64_t cache_bytes(const Kernels& k) const { return 2 * kKvHeads * head_bytes(k); }
-  size_t scratch_floats() const {
-    return (attend_scratch_floats(kQueries, c_.cols) + 15) / 16 * 16;
-  }
+  size_t scratch_floats() const { return (attend_scratch_floats(kQueries) + 15) / 16 * 16; }
 
   KernelCase c_;
   uint32_t capacity_;

@@ -52,10 +52,11 @@ Rows input_of(const ModelContext& model, const FfnInput& input, const FfnJob& jo
   return {model.work.ffn_x + first * hidden, from_row(gathered_rows(model.work), first)};
 }
 
-void gather_row(const ModelContext& model, const FfnInput& input, size_t from, size_t to) {
+void gather_row(const ModelContext& model, const FfnInput& input, bool integers, size_t from,
+                size_t to) {
   const Workspace& s = model.work;
   const size_t hidden = model.spec.hidden, blocks = hidden / kActivationBlock;
-  if (input.xq.codes == nullptr) {
+  if (!integers) {
     std::memcpy(s.ffn_x + to * hidden, input.x + from * hidden, hidden * sizeof(float));
     return;
   }
@@ -68,16 +69,20 @@ void gather_row(const ModelContext& model, const FfnInput& input, size_t from, s
 }
 
 void gather(const ModelContext& model, const FfnInput& input, std::span<const FfnJob> jobs) {
-  size_t first = 0;
-  for (const FfnJob& job : jobs) {
-    if (job.picks != nullptr && job.rows > 1)
-      model.threads.parallel_for(job.rows, 16, [&](ThreadPool::Slice slice) {
-        for (int64_t i = slice.begin; i < slice.end; ++i)
-          gather_row(model, input, job.picks[i] / job.picks_per_row,
-                     first + static_cast<size_t>(i));
-      });
-    first += job.rows;
-  }
+  int64_t rows = 0;
+  for (const FfnJob& job : jobs) rows += job.rows;
+  model.threads.parallel_for(rows, 16, [&](ThreadPool::Slice slice) {
+    int64_t first = 0;
+    for (const FfnJob& job : jobs) {
+      const bool gathered = job.picks != nullptr && job.rows > 1;
+      const int64_t begin = std::max(slice.begin, first);
+      const int64_t end = std::min(slice.end, first + job.rows);
+      for (int64_t i = begin; gathered && i < end; ++i)
+        gather_row(model, input, takes_integers(model, job.w.gate_up.format),
+                   job.picks[i - first] / job.picks_per_row, static_cast<size_t>(i));
+      first += job.rows;
+    }
+  });
 }
 
 // Rows [begin, end) of w times `rows` rows of x. bias: bf16 (w.rows) or null.
@@ -98,7 +103,7 @@ void multiply(const ModelContext& model, int worker, float* y, const Rows& x, ui
                         .row_begin = begin,
                         .row_end = end,
                         .scratch = model.work.matmul_scratch(worker),
-                        .xq = takes_integers(model, w) ? &x.xq : nullptr});
+                        .xq = takes_integers(model, w.format) ? &x.xq : nullptr});
 }
 
 // Columns [begin, end) of gate_up, finished for all rows of a job, become activations.
@@ -115,7 +120,7 @@ void activate(const ModelContext& model, const FfnJob& job, size_t first, uint32
       model.kernels.swiglu(act, gate_up, count);
     else
       model.kernels.swiglu_clamped(act, gate_up, count, limit);
-    if (!takes_integers(model, job.w.down)) continue;
+    if (!takes_integers(model, job.w.down.format)) continue;
     const size_t code = t * s.row_width + from, block = code / kActivationBlock;
     model.kernels.quantise_row(s.ffn_act_codes + code, s.ffn_act_scales + block,
                                s.ffn_act_sums + block, s.ffn_act_code_sums + block, act, count);
@@ -152,10 +157,9 @@ int64_t count_blocks(std::span<const FfnJob> jobs, MatrixView FfnWeights::*which
 
 }  // namespace
 
-FfnInput ffn_input(const ModelContext& model, uint32_t rows, const MatrixView& first_weights) {
+FfnInput ffn_input(const ModelContext& model, uint32_t rows, bool quantised) {
   FfnInput input{model.work.normed};
-  if (takes_integers(model, first_weights))
-    input.xq = quantise_rows(model, input.x, rows, model.spec.hidden);
+  if (quantised) input.xq = quantise_rows(model, input.x, rows, model.spec.hidden);
   return input;
 }
 

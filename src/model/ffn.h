@@ -20,12 +20,14 @@ struct FfnJob {
 // work.normed as the networks take it.
 struct FfnInput {
   const float* x;      // (rows, hidden)
-  QuantisedRows xq{};  // where the back end multiplies integers
+  QuantisedRows xq{};  // where asked for
 };
-FfnInput ffn_input(const ModelContext& model, uint32_t rows, const MatrixView& first_weights);
+// Quantised where any job takes_integers(); stays until the next linear().
+FfnInput ffn_input(const ModelContext& model, uint32_t rows, bool quantised);
 
 // All jobs together, whose matrices have one format and whose rows together are at most
-// work.ffn_rows: the threads meet twice, however many there are. Uses the workspace's ffn_ buffers.
+// work.ffn_rows: the threads meet three times (gathering rows,
+// gate/up, down), in decode twice, however many jobs there are. Uses the workspace's ffn_ buffers.
 void feed_forward(const ModelContext& model, const FfnInput& input, std::span<const FfnJob> jobs);
 
 }  // namespace wader

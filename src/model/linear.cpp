@@ -38,7 +38,7 @@ void linear(const ModelContext& model, const float* x, uint32_t tokens,
   for (const Product& product : products) {
     CHECK(product.w.cols == cols);
     blocks += blocks_of(product);
-    any_integer = any_integer || takes_integers(model, product.w);
+    any_integer = any_integer || takes_integers(model, product.w.format);
   }
   QuantisedRows quantised{};
   if (any_integer) quantised = quantise_rows(model, x, tokens, cols);
@@ -61,7 +61,7 @@ void linear(const ModelContext& model, const float* x, uint32_t tokens,
                             .row_begin = begin * kRowsTogether,
                             .row_end = std::min(end * kRowsTogether, product.w.rows),
                             .scratch = model.work.matmul_scratch(slice.worker),
-                            .xq = takes_integers(model, product.w) ? &quantised : nullptr});
+                            .xq = takes_integers(model, product.w.format) ? &quantised : nullptr});
     }
   });
 }

@@ -15,8 +15,8 @@ struct Product {
 };
 
 // Whether the back end multiplies these weights by quantised activations.
-inline bool takes_integers(const ModelContext& model, const MatrixView& w) {
-  return model.kernels.quantise_row != nullptr && !is_plain_float(w.format.dtype);
+inline bool takes_integers(const ModelContext& model, const MatrixFormat& weights) {
+  return model.kernels.quantise_row != nullptr && !is_plain_float(weights.dtype);
 }
 
 // x (tokens, cols) as integer products take it, in the workspace until the next call of this or of

@@ -19,7 +19,7 @@ constexpr uint64_t kReserveBytes = 6 * kMiB;
 // The resident size of one program differs between two starts by where the system maps its pages;
 // measured 0.2 MiB.
 constexpr uint64_t kJitterBytes = kMiB / 2;
-// Sampler: scratch logits, order and the set of seen tokens.
+// Sampler with penalties: penalised logits, weights, ids and bins under selection, counts.
 constexpr uint64_t kSamplerBytesPerVocabRow = 17;
 
 constexpr uint32_t kAutoContexts[] = {8192, 4096, 2048, 1024};

@@ -142,13 +142,15 @@ Status moe(const ModelContext& model, uint32_t layer, uint32_t rows) {
   Workspace& s = model.work;
   const std::span<const uint32_t> distinct = group_by_expert(spec, s, rows);
   model.experts.begin(layer, distinct);
+  const bool shared = spec.shared_inner > 0;
+  if (shared) linear(model, s.normed, rows, {{s.shared_gate, w.shared_gate}});  // (rows, 1)
+  const FfnInput input =
+      ffn_input(model, rows,
+                takes_integers(model, model.layout.format.of(ExpertMatrix::gate_up)) ||
+                    (shared && takes_integers(model, w.shared.gate_up.format)));
   // The shared expert fills the time of the first reads.
-  if (spec.shared_inner > 0) {
-    linear(model, s.normed, rows, {{s.shared_gate, w.shared_gate}});  // (rows, 1)
-    shared_expert(model, w, ffn_input(model, rows, w.shared.gate_up), rows);
-  }
-  const MatrixView experts{.format = model.layout.format.of(ExpertMatrix::gate_up)};
-  const Status status = run_distinct_experts(model, ffn_input(model, rows, experts), distinct);
+  if (shared) shared_expert(model, w, input, rows);
+  const Status status = run_distinct_experts(model, input, distinct);
   model.experts.end();
   RETURN_IF_ERROR(status);
   model.threads.parallel_for(rows, 4, [&](ThreadPool::Slice slice) {

@@ -86,7 +86,8 @@ class SequenceState {
   void save(std::span<std::byte> snapshot, uint32_t length) const;
   void restore(std::span<const std::byte> snapshot, uint32_t length);
 
-  // Everything that `length` positions leave, piece by piece in one order, whatever context and
+  // Everything that `length` positions leave (keys in whole tiles, so of up to 15 places beyond it,
+  // too), piece by piece in one order, whatever context and
   // chunk: for files. `fn` may read or write a piece; an error stops.
   Status for_each_piece(uint32_t length,
                         const std::function<Status(std::span<std::byte>)>& fn) const;

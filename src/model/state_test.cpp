@@ -19,7 +19,7 @@ ArchitectureSpec ring_spec() {
 }
 
 SequenceState make_state(const ArchitectureSpec& spec, uint32_t context, uint32_t chunk) {
-  return std::move(SequenceState::create(spec, {context, chunk, DType::f32})).value();
+  return std::move(SequenceState::create(spec, {context, chunk, DType::f16})).value();
 }
 
 void advance(SequenceState& state, uint32_t rows) {
@@ -125,7 +125,7 @@ TEST_P(Specs, RestoreBringsBackWhatWasSaved) {
   for (int i = 0; i < 70; ++i) advance(state, 20);  // past the end of the longest ring
   scribble(state, 1400, 1);
   const auto before = everything(state, 1400);
-  std::vector<std::byte> snapshot(snapshot_bytes(spec, {3000, 20, DType::f32}));
+  std::vector<std::byte> snapshot(snapshot_bytes(spec, {3000, 20, DType::f16}));
   state.save(snapshot, 1400);
 
   std::vector<std::vector<std::byte>> prefixes;
@@ -149,7 +149,7 @@ TEST_P(Specs, RestoreBringsBackWhatWasSaved) {
 
 // A ring as long as the context forgets nothing.
 TEST(SequenceState, NothingToSnapshotWhereNothingIsOverwritten) {
-  EXPECT_EQ(snapshot_bytes(ring_spec(), {1000, 64, DType::f32}), 0u);
+  EXPECT_EQ(snapshot_bytes(ring_spec(), {1000, 64, DType::f16}), 0u);
   EXPECT_GT(snapshot_bytes(ring_spec(), {4000, 64, DType::f16}), 0u);
   ArchitectureSpec full = ring_spec();
   full.layers = {LayerKind::full_attention};
@@ -202,7 +202,7 @@ TEST(Snapshots, KeepsRestoresAndForgets) {
   const ArchitectureSpec spec = testing::small_hybrid_spec();
   SequenceState state = make_state(spec, 512, 32);
   Snapshots snapshots =
-      std::move(Snapshots::create(snapshot_bytes(spec, {512, 32, DType::f32}), 2)).value();
+      std::move(Snapshots::create(snapshot_bytes(spec, {512, 32, DType::f16}), 2)).value();
   EXPECT_EQ(snapshots.latest(500), 0u);
   for (const uint32_t position : {32u, 64u, 96u}) {
     advance(state, 32);
