@@ -101,6 +101,19 @@ TEST_F(Cli, BenchComparesTwoSettings) {
   }
 }
 
+#ifndef __SANITIZE_ADDRESS__
+// What the larger engine had, and left behind, is nothing to the smaller one that follows it.
+TEST_F(Cli, BenchComparesTwoBudgetsAndTwoNumbersOfThreads) {
+  const Json json = json_of(
+      wader({"bench", "decode", "demo", "--count", "4", "--rounds", "2", "--memory", "64MiB", "--a",
+             "--memory 64MiB --threads 1", "--b", "--memory 40MiB --threads 2", "--json"}));
+  EXPECT_EQ(json.at("a").at("budget_bytes"), 64 << 20);
+  EXPECT_EQ(json.at("b").at("budget_bytes"), 40 << 20);
+  EXPECT_EQ(json["a"].at("threads"), 1);
+  EXPECT_EQ(json["b"].at("threads"), 2);
+}
+#endif
+
 TEST_F(Cli, BenchKernelsNamesWhatItMeasured) {
   const Json json = json_of(wader({"bench", "kernels", "--shape", "96x128", "--format", "mxfp4",
                                    "--tokens", "3", "--rounds", "2", "--threads", "1", "--json"}));

@@ -153,8 +153,9 @@ struct ThreadPool::Impl {
   void* context = nullptr;
 };
 
-ThreadPool::ThreadPool(int threads) : impl_(std::make_unique<Impl>(threads)) {
+ThreadPool::ThreadPool(int threads) {
   CHECK(threads >= 1);
+  impl_ = std::make_unique<Impl>(threads);
   impl_->threads.reserve(static_cast<size_t>(threads - 1));
   int started = 1;
   for (; started < threads; ++started) {

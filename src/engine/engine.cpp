@@ -61,7 +61,7 @@ Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& op
   // read need.
   const MachineMemory machine{
       process.resident_bytes + room.available_bytes - room.available_bytes / 8,
-      process_bytes(process)};
+      options.process_bytes ? options.process_bytes : process_bytes(process)};
   const PlanRequest request{.trunk_bytes = TrunkWeights::resident_bytes(container.manifest()),
                             .expert_stride_bytes = container.manifest().experts.stride_bytes,
                             .budget_bytes = options.memory_bytes,
@@ -74,7 +74,7 @@ Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& op
                             .snapshots = options.snapshots,
                             .extra_bytes = options.extra_bytes};
   ASSIGN_OR_RETURN(MemoryPlan plan, plan_memory(container.spec(), request, machine));
-  if (process.peak_resident_bytes > plan.budget_bytes)
+  if (options.process_bytes == 0 && process.peak_resident_bytes > plan.budget_bytes)
     return over_budget_error(
         "--memory {} is less than the {} that loading the tokenizer took; try --memory {}MiB",
         format_bytes(plan.budget_bytes), format_bytes(process.peak_resident_bytes),

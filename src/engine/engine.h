@@ -36,6 +36,10 @@ struct EngineOptions {
   std::string direct = "auto";          // on | off | auto: O_DIRECT where a probe read proves it
   uint32_t sessions = 1;                // that may be open at once
   uint32_t snapshots = kAutoSnapshots;  // of the state, kept by each session
+  // What the process holds before a model is loaded, as a plan of this process has said; 0: counted
+  // now. For who opens engines one after the other: what the ones before left resident, and their
+  // peak, is none of this one's.
+  uint64_t process_bytes = 0;
   uint64_t extra_bytes =
       0;  // what the caller will hold itself, counted in the plan (captured values)
   // Tests put faults under the cache by giving their own reads.

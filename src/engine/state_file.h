@@ -1,6 +1,6 @@
 // A session's state in a file: tokens, keys and values, recurrent states, and a note of the caller.
 //   offset 0   "WADERST3"
-//          8   u64 model identity · u64 kernels' name hash · u64 tokens · u64 note bytes
+//          8   u64 model identity · u64 hash of "ref" or "lanes" · u64 tokens · u64 note bytes
 //              · u64 state bytes · u64 snapshot's position · u64 snapshot's bytes
 //         64   tokens (i32 each) · note · state, piece by piece (SequenceState::for_each_piece)
 //              · the snapshot of the last turn's beginning, where there is one (model/snapshots.h):

@@ -190,6 +190,8 @@ class Bench {
       setting.memory_bytes = plan.budget_bytes;
       setting.chunk = plan.chunk;
       setting.slots = plan.slots;
+      setting.snapshots = plan.snapshots;
+      setting.process_bytes = plan.process_bytes;
       settings_.push_back(std::move(setting));
       total_bytes_ += plan.total_bytes();
       budget_bytes_ = std::min(budget_bytes_, plan.budget_bytes);
