@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 wader=build/release/wader
 model=build/demo/demo.wader
 # Room for about half of the demo model's experts at this context.
-memory=${DEMO_MEMORY:-40MiB}
+memory=${DEMO_MEMORY:-32MiB}
 context=${DEMO_CONTEXT:-2048}
 prompt=${DEMO_PROMPT:-Tell me a story.}
 
