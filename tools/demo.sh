@@ -37,7 +37,7 @@ say "2. Plan: what $memory is spent on. The experts that do not fit are read fro
 shown "$wader" info "$model" --memory "$memory" --context "$context"
 
 say '3. Chat, with everything inside that budget.'
-shown "$wader" chat "$model" --prompt "$prompt" --seed 7 --reasoning low --max-tokens 160 \
+shown "$wader" chat "$model" --prompt "$prompt" --seed 2 --reasoning low --max-tokens 160 \
   --memory "$memory" --context "$context" --stats
 
 say 'Next'
