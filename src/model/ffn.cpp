@@ -14,12 +14,6 @@ namespace {
 // lines.
 constexpr uint32_t kGateUpRows = 2 * kActivationBlock, kDownRows = 32;
 
-// Rows that a product takes: f32, or quantised.
-struct Rows {
-  const float* x;
-  QuantisedRows xq;
-};
-
 QuantisedRows from_row(const QuantisedRows& q, size_t row) {
   return {q.codes + row * q.codes_stride,
           q.scales + row * q.blocks_stride,
@@ -29,27 +23,16 @@ QuantisedRows from_row(const QuantisedRows& q, size_t row) {
           q.blocks_stride};
 }
 
-QuantisedRows gathered_rows(const Workspace& s) {
-  const size_t width = s.row_width;
-  return {s.ffn_x_codes,     s.ffn_x_scales, s.ffn_x_sums,
-          s.ffn_x_code_sums, width,          width / kActivationBlock};
-}
-
-QuantisedRows act_rows(const Workspace& s) {
-  const size_t width = s.row_width;
-  return {s.ffn_act_codes, s.ffn_act_scales,        s.ffn_act_sums, s.ffn_act_code_sums,
-          width,           width / kActivationBlock};
-}
-
 // Where a job's input rows stand: one row, or rows in order, where they are.
-Rows input_of(const ModelContext& model, const FfnInput& input, const FfnJob& job, size_t first) {
+FfnInput input_of(const ModelContext& model, const FfnInput& input, const FfnJob& job,
+                  size_t first) {
   const size_t hidden = model.spec.hidden;
   if (job.picks == nullptr) return {input.x, input.xq};
   if (job.rows == 1) {
     const size_t row = job.picks[0] / job.picks_per_row;
     return {input.x + row * hidden, input.xq.codes ? from_row(input.xq, row) : QuantisedRows{}};
   }
-  return {model.work.ffn_x + first * hidden, from_row(gathered_rows(model.work), first)};
+  return {model.work.ffn_x + first * hidden, model.work.ffn_x_codes.from_row(first)};
 }
 
 void gather_row(const ModelContext& model, const FfnInput& input, bool integers, size_t from,
@@ -61,11 +44,12 @@ void gather_row(const ModelContext& model, const FfnInput& input, bool integers,
     return;
   }
   const QuantisedRows row = from_row(input.xq, from);
-  const size_t at = to * (s.row_width / kActivationBlock);
-  std::memcpy(s.ffn_x_codes + to * s.row_width, row.codes, hidden);
-  std::memcpy(s.ffn_x_scales + at, row.scales, blocks * sizeof(float));
-  std::memcpy(s.ffn_x_sums + at, row.sums, blocks * sizeof(float));
-  std::memcpy(s.ffn_x_code_sums + at, row.code_sums, blocks * sizeof(int32_t));
+  const QuantisedBuffer& x = s.ffn_x_codes;
+  const size_t at = to * x.blocks();
+  std::memcpy(x.codes + to * x.width, row.codes, hidden);
+  std::memcpy(x.scales + at, row.scales, blocks * sizeof(float));
+  std::memcpy(x.sums + at, row.sums, blocks * sizeof(float));
+  std::memcpy(x.code_sums + at, row.code_sums, blocks * sizeof(int32_t));
 }
 
 void gather(const ModelContext& model, const FfnInput& input, std::span<const FfnJob> jobs) {
@@ -86,7 +70,7 @@ void gather(const ModelContext& model, const FfnInput& input, std::span<const Ff
 }
 
 // Rows [begin, end) of w times `rows` rows of x. bias: bf16 (w.rows) or null.
-void multiply(const ModelContext& model, int worker, float* y, const Rows& x, uint32_t rows,
+void multiply(const ModelContext& model, int worker, float* y, const FfnInput& x, uint32_t rows,
               const MatrixView& w, const std::byte* bias, uint32_t begin, uint32_t end) {
   float* widened = nullptr;
   if (bias != nullptr) {
@@ -120,10 +104,8 @@ void activate(const ModelContext& model, const FfnJob& job, size_t first, uint32
       model.kernels.swiglu(act, gate_up, count);
     else
       model.kernels.swiglu_clamped(act, gate_up, count, limit);
-    if (!takes_integers(model, job.w.down.format)) continue;
-    const size_t code = t * s.row_width + from, block = code / kActivationBlock;
-    model.kernels.quantise_row(s.ffn_act_codes + code, s.ffn_act_scales + block,
-                               s.ffn_act_sums + block, s.ffn_act_code_sums + block, act, count);
+    if (takes_integers(model, job.w.down.format))
+      s.ffn_act_codes.quantise(model.kernels, t, from, act, count);
   }
 }
 
@@ -181,13 +163,13 @@ void feed_forward(const ModelContext& model, const FfnInput& input, std::span<co
 
   const int64_t down_blocks = count_blocks(jobs, &FfnWeights::down, kDownRows);
   model.threads.parallel_for(down_blocks, 1, [&](ThreadPool::Slice slice) {
-    for_each_part(
-        jobs, &FfnWeights::down, kDownRows, slice,
-        [&](const FfnJob& job, size_t first, uint32_t begin, uint32_t end) {
-          const Rows act = {s.ffn_act + first * job.w.down.cols, from_row(act_rows(s), first)};
-          multiply(model, slice.worker, job.y, act, job.rows, job.w.down, job.w.down_bias, begin,
-                   end);
-        });
+    for_each_part(jobs, &FfnWeights::down, kDownRows, slice,
+                  [&](const FfnJob& job, size_t first, uint32_t begin, uint32_t end) {
+                    const FfnInput act = {s.ffn_act + first * job.w.down.cols,
+                                          s.ffn_act_codes.from_row(first)};
+                    multiply(model, slice.worker, job.y, act, job.rows, job.w.down, job.w.down_bias,
+                             begin, end);
+                  });
   });
 }
 

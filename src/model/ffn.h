@@ -17,17 +17,17 @@ struct FfnJob {
   float* y;
 };
 
-// work.normed as the networks take it.
+// Rows as a product takes them; feed_forward's are work.normed.
 struct FfnInput {
-  const float* x;      // (rows, hidden)
+  const float* x;
   QuantisedRows xq{};  // where asked for
 };
 // Quantised where any job takes_integers(); stays until the next linear().
 FfnInput ffn_input(const ModelContext& model, uint32_t rows, bool quantised);
 
 // All jobs together, whose matrices have one format and whose rows together are at most
-// work.ffn_rows: the threads meet three times (gathering rows,
-// gate/up, down), in decode twice, however many jobs there are. Uses the workspace's ffn_ buffers.
+// work.ffn_rows: the threads meet three times (gathering rows, gate/up, down), in decode twice,
+// however many jobs there are. Uses the workspace's ffn_ buffers.
 void feed_forward(const ModelContext& model, const FfnInput& input, std::span<const FfnJob> jobs);
 
 }  // namespace wader

@@ -19,15 +19,12 @@ uint32_t blocks_of(const Product& product) {
 
 QuantisedRows quantise_rows(const ModelContext& model, const float* x, uint32_t tokens,
                             uint32_t cols) {
-  const Workspace& s = model.work;
-  const size_t width = s.row_width, blocks = width / kActivationBlock;
+  const QuantisedBuffer& to = model.work.x_codes;
   model.threads.parallel_for(tokens, 4, [&](ThreadPool::Slice slice) {
     for (auto t = static_cast<size_t>(slice.begin); t < static_cast<size_t>(slice.end); ++t)
-      model.kernels.quantise_row(s.x_codes + t * width, s.x_scales + t * blocks,
-                                 s.x_sums + t * blocks, s.x_code_sums + t * blocks, x + t * cols,
-                                 cols);
+      to.quantise(model.kernels, t, 0, x + t * cols, cols);
   });
-  return {s.x_codes, s.x_scales, s.x_sums, s.x_code_sums, width, blocks};
+  return to.from_row(0);
 }
 
 void linear(const ModelContext& model, const float* x, uint32_t tokens,

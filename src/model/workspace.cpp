@@ -19,6 +19,13 @@ struct Placer {
     if (base != nullptr) field = reinterpret_cast<T*>(base + used);
     used = align_up(used + count * sizeof(T), kAlign);
   }
+  void quantised(QuantisedBuffer& buffer, uint64_t rows, uint32_t width) {
+    buffer.width = width;
+    (*this)(buffer.codes, rows * width);
+    (*this)(buffer.scales, rows * buffer.blocks());
+    (*this)(buffer.sums, rows * buffer.blocks());
+    (*this)(buffer.code_sums, rows * buffer.blocks());
+  }
 };
 
 uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, uint64_t threads,
@@ -56,18 +63,11 @@ uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, ui
   place(w.router_logits, rows * spec.experts);
   place(w.router_weights, rows * k);
   place(w.router_ids, rows * k);
-  const uint64_t row_blocks = w.row_width / kActivationBlock;
   place(w.ffn_x, ffn_rows * hidden);
-  place(w.ffn_x_codes, ffn_rows * w.row_width);
-  place(w.ffn_x_scales, ffn_rows * row_blocks);
-  place(w.ffn_x_sums, ffn_rows * row_blocks);
-  place(w.ffn_x_code_sums, ffn_rows * row_blocks);
+  place.quantised(w.ffn_x_codes, ffn_rows, w.row_width);
   place(w.ffn_gate_up, ffn_rows * 2 * inner);
   place(w.ffn_act, ffn_rows * inner);
-  place(w.ffn_act_codes, ffn_rows * w.row_width);
-  place(w.ffn_act_scales, ffn_rows * row_blocks);
-  place(w.ffn_act_sums, ffn_rows * row_blocks);
-  place(w.ffn_act_code_sums, ffn_rows * row_blocks);
+  place.quantised(w.ffn_act_codes, ffn_rows, w.row_width);
   place(w.ffn_y, rows * hidden);
   place(w.expert_out, rows * k * hidden);
   place(w.shared_gate, rows);
@@ -77,10 +77,7 @@ uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, ui
   place(w.group, rows * k);
   place(w.place, rows * k);
   place(w.row_scratch, threads * w.row_scratch_width);
-  place(w.x_codes, rows * w.row_width);
-  place(w.x_scales, rows * row_blocks);
-  place(w.x_sums, rows * row_blocks);
-  place(w.x_code_sums, rows * row_blocks);
+  place.quantised(w.x_codes, rows, w.row_width);
   place(w.attend_scratch, threads * w.attend_scratch_width);
   place(w.bias_scratch, threads * w.bias_scratch_width);
   return place.used;
