@@ -72,7 +72,7 @@ void ExpertCache::begin(uint32_t layer, std::span<const uint32_t> ids) {
   // Residents are pinned before any slot is given to a missing one, so that no hit of this pass is
   // evicted by it.
   for (uint32_t i = 0; i < ids.size(); ++i) {
-    if (const auto slot = policy_.pin_resident(layer, ids[i])) {
+    if (const auto slot = policy_.pin_resident(layer, ids[i], 1)) {
       ready_.push_back({*slot, i});
       ++counters_.hits;
     } else {
@@ -89,7 +89,7 @@ void ExpertCache::submit_missing() {
     const auto pieces = source_.extents(layer_, ids_[index]).size();
     CHECK(pieces >= 1 && pieces <= kMaxPieces && pieces <= queue_.capacity());
     if (queue_.in_flight() + pieces > queue_.capacity()) return;
-    const auto slot = policy_.reserve(layer_, ids_[index]);
+    const auto slot = policy_.reserve(layer_, ids_[index], 1);
     if (!slot) return;
     ++missing_head_;
     submit_record(*slot, index);

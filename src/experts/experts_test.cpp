@@ -16,22 +16,22 @@ namespace {
 
 TEST(SlotPolicy, NothingIsFindableBeforeItsReadSucceeded) {
   SlotPolicy policy(2, 1, 8, EvictionRule::lfu);
-  const auto slot = policy.reserve(0, 3);
+  const auto slot = policy.reserve(0, 3, 1);
   ASSERT_TRUE(slot.has_value());
   EXPECT_FALSE(policy.is_resident(0, 3));
   policy.release_failed(*slot);
   EXPECT_FALSE(policy.is_resident(0, 3));
   EXPECT_EQ(policy.resident_count(), 0u);
-  const auto again = policy.reserve(0, 3);
+  const auto again = policy.reserve(0, 3, 1);
   policy.commit(*again);
   EXPECT_TRUE(policy.is_resident(0, 3));
 }
 
 void load(SlotPolicy& policy, uint32_t expert, int uses = 1) {
   for (int i = 0; i < uses; ++i) {
-    auto slot = policy.pin_resident(0, expert);
+    auto slot = policy.pin_resident(0, expert, 1);
     if (!slot) {
-      slot = policy.reserve(0, expert);
+      slot = policy.reserve(0, expert, 1);
       policy.commit(*slot);
     }
     policy.unpin(*slot);
@@ -54,15 +54,36 @@ TEST(SlotPolicy, LfuKeepsTheUsedLruTheRecent) {
 
 TEST(SlotPolicy, PinnedSlotsAreNeverGivenAway) {
   SlotPolicy policy(2, 1, 8, EvictionRule::lru);
-  const auto a = policy.reserve(0, 0), b = policy.reserve(0, 1);
-  EXPECT_FALSE(policy.reserve(0, 2).has_value());
+  const auto a = policy.reserve(0, 0, 1), b = policy.reserve(0, 1, 1);
+  EXPECT_FALSE(policy.reserve(0, 2, 1).has_value());
   policy.commit(*a);
-  EXPECT_FALSE(policy.reserve(0, 2).has_value());
+  EXPECT_FALSE(policy.reserve(0, 2, 1).has_value());
   policy.unpin(*a);
-  EXPECT_EQ(policy.reserve(0, 2), a);
+  EXPECT_EQ(policy.reserve(0, 2, 1), a);
   EXPECT_FALSE(policy.is_resident(0, 0));
   policy.commit(*b);
   EXPECT_TRUE(policy.is_resident(0, 1));
+}
+
+TEST(SlotPolicy, ARetiredSlotTakesNothingUntilItIsRestored) {
+  SlotPolicy policy(3, 1, 8, EvictionRule::lfu);
+  load(policy, 0, 3);
+  load(policy, 1, 2);
+  load(policy, 2);
+  const auto retired = policy.retire();  // the least used goes
+  ASSERT_TRUE(retired.has_value());
+  EXPECT_FALSE(policy.is_resident(0, 2));
+  EXPECT_TRUE(policy.is_resident(0, 0));
+  EXPECT_EQ(policy.usable_count(), 2u);
+  const auto a = policy.pin_resident(0, 0, 1), b = policy.pin_resident(0, 1, 1);
+  EXPECT_FALSE(policy.reserve(0, 5, 1).has_value());
+  EXPECT_FALSE(policy.retire().has_value());
+  EXPECT_EQ(policy.restore(), retired);
+  EXPECT_FALSE(policy.restore().has_value());
+  EXPECT_EQ(policy.reserve(0, 5, 1), retired);
+  policy.commit(*retired);
+  for (const auto slot : {a, b, retired}) policy.unpin(*slot);
+  EXPECT_EQ(policy.resident_count(), 3u);
 }
 
 // Two files of records, each record in `pieces` extents.

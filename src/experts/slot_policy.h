@@ -2,7 +2,8 @@
 //
 // A slot is free, being read (reserved), or resident; it is pinned while an expert in it is read or
 // computed on, and a pinned slot is never given away. An expert becomes findable only by commit(),
-// after its bytes were read and verified; a failed read leaves the slot free.
+// after its bytes were read and verified; a failed read leaves the slot free. A slot may also be
+// retired: its memory is given back and nothing is put into it until it is restored.
 #pragma once
 
 #include <cstdint>
@@ -26,18 +27,27 @@ class SlotPolicy {
   // All memory is taken here.
   SlotPolicy(uint32_t slots, uint32_t layers, uint32_t experts, EvictionRule rule);
 
-  // Pins the expert's slot when it is resident. One use is counted.
-  std::optional<uint32_t> pin_resident(uint32_t layer, uint32_t expert);
-  // Takes a slot for an expert that is not resident, evicting one if need be, and pins it. One use
-  // is counted. Nothing when every slot is pinned.
-  std::optional<uint32_t> reserve(uint32_t layer, uint32_t expert);
+  // Pins the expert's slot when it is resident. `uses`: tokens of the pass that want it; 0 when it
+  // is only predicted.
+  std::optional<uint32_t> pin_resident(uint32_t layer, uint32_t expert, uint32_t uses);
+  // Takes a slot for an expert that is not resident, evicting one if need be, and pins it. Nothing
+  // when every slot is pinned.
+  std::optional<uint32_t> reserve(uint32_t layer, uint32_t expert, uint32_t uses);
+  // Counts uses of an expert whose slot was pinned or reserved with 0 before.
+  void count_uses(uint32_t layer, uint32_t expert, uint32_t uses);
 
   void commit(
       uint32_t slot);  // a reserved slot's read succeeded: its expert is resident, still pinned
   void release_failed(uint32_t slot);  // it failed: the slot is free and unpinned
   void unpin(uint32_t slot);           // computed on: may be evicted from now on
 
+  // Retires the slot that would be given away next; nothing when all others are pinned.
+  std::optional<uint32_t> retire();
+  // Makes a retired slot free again; nothing when none is.
+  std::optional<uint32_t> restore();
+
   uint32_t slot_count() const { return static_cast<uint32_t>(slots_.size()); }
+  uint32_t usable_count() const { return slot_count() - retired_count_; }
   uint32_t resident_count() const;
   bool is_resident(uint32_t layer, uint32_t expert) const {
     return slot_of_[key(layer, expert)] >= 0;
@@ -48,16 +58,18 @@ class SlotPolicy {
     int64_t key = -1;  // layer · experts + expert, −1 when free
     bool pinned = false;
     bool resident = false;
+    bool retired = false;
   };
   size_t key(uint32_t layer, uint32_t expert) const {
     return static_cast<size_t>(layer) * experts_ + expert;
   }
-  void count_use(size_t key);
+  void forget(Slot& slot);
   std::optional<uint32_t> victim() const;
 
   const uint32_t experts_;
   const EvictionRule rule_;
-  uint64_t clock_ = 0;  // counts uses
+  uint64_t clock_ = 0;  // counts calls that count uses
+  uint32_t retired_count_ = 0;
   std::vector<Slot> slots_;
   std::vector<int32_t> slot_of_;  // by key: slot of a resident expert, −1 otherwise
   std::vector<uint64_t>

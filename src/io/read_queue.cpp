@@ -28,7 +28,18 @@ class Ring {
   size_t size() const { return size_; }
   void push(const T& item) {
     CHECK(size_ < items_.size());
-    items_[(head_ + size_++) % items_.size()] = item;
+    at(size_++) = item;
+  }
+  // Drops the first item for which `pred` holds; the others keep their order.
+  template <typename Pred>
+  bool remove_first(Pred&& pred) {
+    for (size_t i = 0; i < size_; ++i) {
+      if (!pred(at(i))) continue;
+      for (; i + 1 < size_; ++i) at(i) = at(i + 1);
+      --size_;
+      return true;
+    }
+    return false;
   }
   T pop() {
     CHECK(size_ > 0);
@@ -39,6 +50,7 @@ class Ring {
   }
 
  private:
+  T& at(size_t i) { return items_[(head_ + i) % items_.size()]; }
   std::vector<T> items_;
   size_t head_ = 0, size_ = 0;
 };
@@ -46,7 +58,7 @@ class Ring {
 class ThreadReadQueue final : public ReadQueue {
  public:
   ThreadReadQueue(uint32_t threads, uint32_t capacity)
-      : capacity_(capacity), requests_(capacity), completions_(capacity) {
+      : capacity_(capacity), demand_(capacity), ahead_(capacity), completions_(capacity) {
     threads_.reserve(threads);
     try {
       while (threads_.size() < threads) threads_.emplace_back([this] { work(); });
@@ -70,11 +82,12 @@ class ThreadReadQueue final : public ReadQueue {
     return fmt::format("{} pread threads", threads_.size());
   }
 
-  void submit(std::span<const ReadRequest> requests) override {
+  void submit(std::span<const ReadRequest> requests, ReadClass read_class) override {
     CHECK(in_flight_ + requests.size() <= capacity_);
     {
       std::lock_guard lock(mutex_);
-      for (const ReadRequest& request : requests) requests_.push(request);
+      Ring<ReadRequest>& queue = read_class == ReadClass::demand ? demand_ : ahead_;
+      for (const ReadRequest& request : requests) queue.push(request);
     }
     in_flight_ += static_cast<uint32_t>(requests.size());
     if (requests.size() == 1)
@@ -83,24 +96,41 @@ class ThreadReadQueue final : public ReadQueue {
       wake_workers_.notify_all();
   }
 
+  bool withdraw(uint64_t tag) override {
+    const auto is_it = [tag](const ReadRequest& request) { return request.tag == tag; };
+    std::lock_guard lock(mutex_);
+    if (!ahead_.remove_first(is_it) && !demand_.remove_first(is_it)) return false;
+    --in_flight_;
+    return true;
+  }
+
+  size_t poll(std::span<ReadCompletion> completions) override {
+    std::lock_guard lock(mutex_);
+    return take(completions);
+  }
+
   size_t wait(std::span<ReadCompletion> completions) override {
     if (in_flight_ == 0) return 0;
     std::unique_lock lock(mutex_);
     wake_owner_.wait(lock, [this] { return completions_.size() > 0; });
+    return take(completions);
+  }
+
+ private:
+  size_t take(std::span<ReadCompletion> completions) {
     const size_t n = std::min(completions.size(), completions_.size());
     for (size_t i = 0; i < n; ++i) completions[i] = completions_.pop();
     in_flight_ -= static_cast<uint32_t>(n);
     return n;
   }
 
- private:
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
       // Requests still queued at the end are dropped: their owner is gone.
-      wake_workers_.wait(lock, [this] { return stop_ || requests_.size() > 0; });
+      wake_workers_.wait(lock, [this] { return stop_ || demand_.size() + ahead_.size() > 0; });
       if (stop_) return;
-      const ReadRequest request = requests_.pop();
+      const ReadRequest request = demand_.size() > 0 ? demand_.pop() : ahead_.pop();
       lock.unlock();
       const ReadCompletion completion = read_with_retries(request, ::pread);
       lock.lock();
@@ -113,9 +143,9 @@ class ThreadReadQueue final : public ReadQueue {
   uint32_t in_flight_ = 0;  // the owner's count
   std::vector<std::thread> threads_;
 
-  std::mutex mutex_;  // protects requests_, completions_, stop_
+  std::mutex mutex_;  // protects the rings and stop_
   std::condition_variable wake_workers_, wake_owner_;
-  Ring<ReadRequest> requests_;
+  Ring<ReadRequest> demand_, ahead_;  // not started
   Ring<ReadCompletion> completions_;
   bool stop_ = false;
 };
@@ -130,9 +160,22 @@ class FakeReadQueue final : public ReadQueue {
   uint32_t in_flight() const override { return static_cast<uint32_t>(pending_.size()); }
   std::string description() const override { return "fake reads"; }
 
-  void submit(std::span<const ReadRequest> requests) override {
+  void submit(std::span<const ReadRequest> requests, ReadClass) override {
     CHECK(pending_.size() + requests.size() <= capacity_);
     pending_.insert(pending_.end(), requests.begin(), requests.end());
+  }
+
+  bool withdraw(uint64_t tag) override {
+    const auto it = std::find_if(pending_.begin(), pending_.end(),
+                                 [tag](const ReadRequest& r) { return r.tag == tag; });
+    if (it == pending_.end() || rng_() % 2 == 0) return false;  // half of them have "started"
+    pending_.erase(it);
+    return true;
+  }
+
+  // Now and then one is complete.
+  size_t poll(std::span<ReadCompletion> completions) override {
+    return rng_() % 2 == 0 ? 0 : wait(completions);
   }
 
   size_t wait(std::span<ReadCompletion> completions) override {

@@ -1,6 +1,10 @@
-// ReadQueue: many reads in flight, completed in any order. The owner thread submits and waits;
-// buffers and files must live until their completion was returned. Never allocates after
+// ReadQueue: many reads in flight, completed in any order. The owner thread submits, polls and
+// waits; buffers and files must live until their completion was returned. Never allocates after
 // construction.
+//
+// Reads of class `demand` start before all of class `ahead` that have not started; within a class
+// they start in the order submitted. How many are started at a time is the back end's business: no
+// more than the disk needs to be busy, since a read that has started is not overtaken.
 //
 // Every back end finishes EINTR and short reads and tries EIO once more (a flaky cable or a
 // remapped sector often reads the second time); what is still wrong then is in the completion.
@@ -43,14 +47,22 @@ struct ReadCompletion {
   uint64_t bytes_read;  // less than asked with errno_value 0: the file ends there
 };
 
+enum class ReadClass : uint8_t { demand, ahead };
+
 class ReadQueue {
  public:
   virtual ~ReadQueue() = default;
   virtual uint32_t capacity() const = 0;   // most reads in flight
-  virtual uint32_t in_flight() const = 0;  // submitted, not yet returned by wait()
+  virtual uint32_t in_flight() const = 0;  // submitted, neither returned nor withdrawn
   virtual std::string description() const = 0;
-  // in_flight() + requests.size() <= capacity(). Does not block.
-  virtual void submit(std::span<const ReadRequest> requests) = 0;
+  // in_flight() + requests.size() <= capacity(); no two in flight have one tag. Does not block.
+  virtual void submit(std::span<const ReadRequest> requests,
+                      ReadClass read_class = ReadClass::demand) = 0;
+  // Takes back a read that has not started: true, and its completion will not come. False when it
+  // has started (its completion comes) or no such tag is in flight.
+  virtual bool withdraw(uint64_t tag) = 0;
+  // What is complete now; starts what may start. Does not block.
+  virtual size_t poll(std::span<ReadCompletion> completions) = 0;
   // Blocks until at least one read is complete (returns 0 at once when none is in flight).
   virtual size_t wait(std::span<ReadCompletion> completions) = 0;
 };
