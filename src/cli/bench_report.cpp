@@ -16,8 +16,8 @@ double share(double part, double whole) {
 }
 
 double hit_rate(const EngineStats& stats) {
-  return share(static_cast<double>(stats.expert_hits),
-               static_cast<double>(stats.expert_hits + stats.expert_misses));
+  return share(static_cast<double>(stats.experts.hits),
+               static_cast<double>(stats.experts.hits + stats.experts.misses));
 }
 
 std::vector<double> speeds_of(const EngineRun& run, const EngineBenchOptions& options) {
@@ -47,7 +47,18 @@ EngineFigures engine_figures(const EngineRun& run, const EngineBenchOptions& opt
   if (round.int8_peak) peak_fraction = run.prompt_operations / round.seconds / *round.int8_peak;
   return {spread_of(speeds), round,
           speeds[median],    share(round.seconds, floor_seconds),
-          peak_fraction,     static_cast<double>(round.engine.bytes_read) / round.seconds};
+          peak_fraction,     static_cast<double>(round.engine.experts.bytes_read) / round.seconds};
+}
+
+// Of the passes that had to wait for the disk.
+std::optional<double> rate_while_waiting(const ExpertCounters& experts) {
+  if (experts.waited_bytes == 0) return {};
+  return static_cast<double>(experts.waited_bytes) / experts.waited_seconds;
+}
+
+std::optional<double> lookahead_accuracy(const ExpertCounters& experts) {
+  if (experts.predicted == 0) return {};
+  return static_cast<double>(experts.predicted_right) / static_cast<double>(experts.predicted);
 }
 
 Json optional_json(const std::optional<double>& value) {
@@ -63,6 +74,7 @@ constexpr Phase kPhases[] = {
     {"router", "router", &PhaseSeconds::router},
     {"expert_compute", "expert compute", &PhaseSeconds::expert_compute},
     {"expert_wait", "expert wait", &PhaseSeconds::expert_wait},
+    {"lookahead", "lookahead", &PhaseSeconds::lookahead},
     {"head", "head", &PhaseSeconds::head},
     {"other", "other", &PhaseSeconds::other},
 };
@@ -116,7 +128,7 @@ void add_decode_rows(Table& table, std::span<const EngineRun> runs,
                        giga(f.round.bandwidth, "B"));
   });
   row("reads a token", [&](const EngineRun&, const EngineFigures& f) {
-    return fmt::format("{} at {}", format_bytes(f.round.engine.bytes_read / options.count),
+    return fmt::format("{} at {}", format_bytes(f.round.engine.experts.bytes_read / options.count),
                        format_rate(f.read_rate));
   });
 }
@@ -127,8 +139,8 @@ void add_prefill_rows(Table& table, std::span<const EngineFigures> figures) {
     peak.push_back(f.peak_fraction ? fmt::format("{:.1f} % of {}", 100 * *f.peak_fraction,
                                                  giga(*f.round.int8_peak, "OP"))
                                    : "not known here");
-    reads.push_back(
-        fmt::format("{} at {}", format_bytes(f.round.engine.bytes_read), format_rate(f.read_rate)));
+    reads.push_back(fmt::format("{} at {}", format_bytes(f.round.engine.experts.bytes_read),
+                                format_rate(f.read_rate)));
   }
   table.row("8-bit peak", std::move(peak));
   table.row("reads", std::move(reads));
@@ -222,6 +234,19 @@ std::string engine_table(std::span<const EngineRun> runs, const EngineBenchOptio
   row("hit rate", [](const EngineRun&, const EngineFigures& f) {
     return fmt::format("{:.1f} %", 100 * hit_rate(f.round.engine));
   });
+  row("waiting", [](const EngineRun&, const EngineFigures& f) {
+    const auto rate = rate_while_waiting(f.round.engine.experts);
+    return fmt::format("{}, reads outstanding {:.0f} % of the time",
+                       rate ? "at " + format_rate(*rate) : std::string("for no read"),
+                       100 * f.round.engine.experts.busy_seconds / f.round.seconds);
+  });
+  row("lookahead", [](const EngineRun& run, const EngineFigures& f) {
+    const ExpertCounters& e = f.round.engine.experts;
+    if (e.predicted == 0) return fmt::format("{}, read nothing ahead", run.lookahead);
+    return fmt::format("{}, {} of {} reads ahead were right, {} wasted, {} hidden", run.lookahead,
+                       e.predicted_right, e.predicted, format_bytes(e.wasted_bytes),
+                       milliseconds(e.hidden_seconds));
+  });
   row("memory", [](const EngineRun& run, const EngineFigures& f) {
     return fmt::format("peak {} of {}", format_bytes(f.round.engine.peak_rss_bytes),
                        format_bytes(run.plan.budget_bytes));
@@ -252,9 +277,18 @@ Json engine_json(const EngineRun& run, const EngineBenchOptions& options) {
               {"phase_seconds", phases},
               {"memory_bandwidth", round.bandwidth},
               {"int8_peak", optional_json(round.int8_peak)},
-              {"bytes_read", round.engine.bytes_read},
+              {"bytes_read", round.engine.experts.bytes_read},
               {"read_rate", f.read_rate},
+              {"read_rate_waiting", optional_json(rate_while_waiting(round.engine.experts))},
               {"read_rate_limit", nullptr},
+              {"read_busy_share", round.engine.experts.busy_seconds / round.seconds},
+              {"lookahead", run.lookahead},
+              {"lookahead_accuracy", optional_json(lookahead_accuracy(round.engine.experts))},
+              {"lookahead_reads", round.engine.experts.predicted},
+              {"lookahead_reads_right", round.engine.experts.predicted_right},
+              {"lookahead_wasted_bytes", round.engine.experts.wasted_bytes},
+              {"lookahead_hidden_seconds", round.engine.experts.hidden_seconds},
+              {"lookahead_delay_seconds", round.engine.experts.delay_seconds},
               {"hit_rate", hit_rate(round.engine)},
               {"peak_rss_bytes", round.engine.peak_rss_bytes},
               {"budget_bytes", run.plan.budget_bytes},
@@ -271,8 +305,8 @@ Json engine_json(const EngineRun& run, const EngineBenchOptions& options) {
     out["active_expert_bytes"] = run.active.experts;
     out["active_state_bytes"] = run.active.state;
     out["floor_ratio"] = f.floor_ratio;
-    out["bytes_read_per_token"] = static_cast<double>(round.engine.bytes_read) / options.count;
-    out["lookahead_accuracy"] = nullptr;
+    out["bytes_read_per_token"] =
+        static_cast<double>(round.engine.experts.bytes_read) / options.count;
   } else {
     out["operations"] = run.prompt_operations;
     out["peak_fraction"] = optional_json(f.peak_fraction);

@@ -71,12 +71,12 @@ void show_stats(const State& state) {
   if (state.last)
     print(fmt::format("last answer  {}\n", figures_line(state.last->figures, plan.budget_bytes)));
   const EngineStats all = state.chat.engine.stats();
-  const uint64_t wanted = all.expert_hits + all.expert_misses;
+  const uint64_t wanted = all.experts.hits + all.experts.misses;
   print(fmt::format(
       "this chat    {} answers, {} prompt and {} new tokens computed, {} read, hit rate {:.0f} %\n",
       state.chat.conversation.answers(), all.prefill_tokens, all.decode_tokens,
-      format_bytes(all.bytes_read),
-      wanted > 0 ? 100.0 * static_cast<double>(all.expert_hits) / static_cast<double>(wanted)
+      format_bytes(all.experts.bytes_read),
+      wanted > 0 ? 100.0 * static_cast<double>(all.experts.hits) / static_cast<double>(wanted)
                  : 0.0));
   print(fmt::format("memory       peak {} of {}, {} expert slots, context {} tokens\n",
                     format_bytes(all.peak_rss_bytes), format_bytes(plan.budget_bytes), plan.slots,

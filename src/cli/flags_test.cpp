@@ -173,7 +173,7 @@ TEST(Options, EngineFlagsNeedKnownValues) {
   EXPECT_EQ(options({"--context", "4096", "--slots", "64"})->slots, 64u);
   EXPECT_TRUE(options({"--lookahead", "auto"}).ok());
   EXPECT_TRUE(options({"--lookahead", "off"}).ok());
-  EXPECT_THAT(options({"--lookahead", "on"}).error().message, HasSubstr("--lookahead on"));
+  EXPECT_TRUE(options({"--lookahead", "on"}).ok());
   for (const auto& bad : std::vector<std::vector<std::string>>{{"--lookahead", "maybe"},
                                                                {"--io", "uring"},
                                                                {"--kernels", "mmx"},

@@ -85,14 +85,7 @@ Result<EngineOptions> engine_options(const Args& args) {
   options.cache_policy = args.text("--cache-policy", options.cache_policy);
   options.io = args.text("--io", options.io);
   options.direct = args.text("--direct", options.direct);
-  const std::string lookahead = args.text("--lookahead", "auto");
-  if (lookahead == "on") {
-    return invalid_argument_error(
-        "--lookahead on: this version reads no expert ahead; use auto or off");
-  }
-  if (lookahead != "auto" && lookahead != "off") {
-    return invalid_argument_error("--lookahead must be auto or off, not '{}'", lookahead);
-  }
+  options.lookahead = args.text("--lookahead", options.lookahead);
   RETURN_IF_ERROR(validate_engine_options(options));
   return options;
 }

@@ -47,8 +47,8 @@ double per_second(uint64_t count, double seconds) {
 }
 
 double hit_rate(const EngineStats& stats) {
-  const uint64_t wanted = stats.expert_hits + stats.expert_misses;
-  return wanted > 0 ? static_cast<double>(stats.expert_hits) / static_cast<double>(wanted) : 0;
+  const uint64_t wanted = stats.experts.hits + stats.experts.misses;
+  return wanted > 0 ? static_cast<double>(stats.experts.hits) / static_cast<double>(wanted) : 0;
 }
 
 }  // namespace
@@ -109,9 +109,9 @@ std::string figures_line(const RunFigures& f, uint64_t budget_bytes) {
       "of {}, seed {}",
       per_second(f.engine.decode_tokens, f.engine.decode_seconds),
       format_seconds(f.first_token_seconds), prompt, f.new_tokens,
-      format_bytes(f.engine.bytes_read), format_rate(per_second(f.engine.bytes_read, f.seconds)),
-      100 * hit_rate(f.engine), format_bytes(f.engine.peak_rss_bytes), format_bytes(budget_bytes),
-      f.seed);
+      format_bytes(f.engine.experts.bytes_read),
+      format_rate(per_second(f.engine.experts.bytes_read, f.seconds)), 100 * hit_rate(f.engine),
+      format_bytes(f.engine.peak_rss_bytes), format_bytes(budget_bytes), f.seed);
 }
 
 Json figures_json(const RunFigures& f, uint64_t budget_bytes) {
@@ -127,12 +127,12 @@ Json figures_json(const RunFigures& f, uint64_t budget_bytes) {
           {"prefill_seconds", e.prefill_seconds},
           {"decode_tokens", e.decode_tokens},
           {"decode_seconds", e.decode_seconds},
-          {"expert_hits", e.expert_hits},
-          {"expert_misses", e.expert_misses},
+          {"expert_hits", e.experts.hits},
+          {"expert_misses", e.experts.misses},
           {"hit_rate", hit_rate(e)},
-          {"bytes_read", e.bytes_read},
-          {"read_rate", per_second(e.bytes_read, f.seconds)},
-          {"read_wait_seconds", e.read_wait_seconds},
+          {"bytes_read", e.experts.bytes_read},
+          {"read_rate", per_second(e.experts.bytes_read, f.seconds)},
+          {"read_wait_seconds", e.experts.wait_seconds},
           {"peak_rss_bytes", e.peak_rss_bytes},
           {"budget_bytes", budget_bytes}};
 }

@@ -95,6 +95,8 @@ Status validate_engine_options(const EngineOptions& options) {
   RETURN_IF_ERROR(direct_from_name(options.direct).ok()
                       ? Status()
                       : Status(direct_from_name(options.direct).error()));
+  if (auto mode = lookahead_mode_from_name(options.lookahead); !mode.ok())
+    return std::move(mode).error();
   if (auto kernels = select_kernels(options.kernels); !kernels.ok())
     return std::move(kernels).error().within("--kernels");
   if (auto rule = eviction_rule_from_name(options.cache_policy); !rule.ok())
@@ -108,13 +110,11 @@ EngineStats stats_between(const EngineStats& before, const EngineStats& after) {
   d.decode_tokens -= before.decode_tokens;
   d.prefill_seconds -= before.prefill_seconds;
   d.decode_seconds -= before.decode_seconds;
-  d.expert_hits -= before.expert_hits;
-  d.expert_misses -= before.expert_misses;
-  d.bytes_read -= before.bytes_read;
-  d.read_wait_seconds -= before.read_wait_seconds;
+  d.experts = after.experts.since(before.experts);
   d.pass_seconds.mixer -= before.pass_seconds.mixer;
   d.pass_seconds.router -= before.pass_seconds.router;
   d.pass_seconds.experts -= before.pass_seconds.experts;
+  d.pass_seconds.lookahead -= before.pass_seconds.lookahead;
   d.pass_seconds.head -= before.pass_seconds.head;
   return d;
 }
@@ -156,6 +156,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
   ASSIGN_OR_RETURN(model->kernels_, select_kernels(options.kernels));
   ASSIGN_OR_RETURN(const EvictionRule rule, eviction_rule_from_name(options.cache_policy));
   ASSIGN_OR_RETURN(const DirectIo direct, direct_from_name(options.direct));
+  ASSIGN_OR_RETURN(const LookaheadMode lookahead, lookahead_mode_from_name(options.lookahead));
+  model->lookahead_ = LookaheadGate(lookahead);
   model->threads_ = std::make_unique<ThreadPool>(static_cast<int>(plan.threads));
   if (model->threads_->size() < static_cast<int>(plan.threads))
     return io_error(
@@ -185,6 +187,26 @@ Status LoadedModel::read_generation_config() {
   return {};
 }
 
+Status LoadedModel::run(std::span<const Row> rows, const LogitsFn& on_logits,
+                        const ForwardObserver* observer) {
+  const bool decodes = rows.size() == 1;
+  const PassSeconds seconds_before = stats_.pass_seconds;
+  const ExpertCounters before = cache_->counters();
+  RETURN_IF_ERROR(forward(
+      {container_.spec(), container_.manifest().experts, weights_, rope_, *kernels_, *cache_,
+       *threads_, work_, decodes ? lookahead_.active() : lookahead_.mode() != LookaheadMode::off,
+       &stats_.pass_seconds},
+      rows, on_logits, observer));
+  if (!decodes) return {};
+  const ExpertCounters experts = cache_->counters().since(before);
+  lookahead_.end_pass({.pass_seconds = stats_.pass_seconds.total() - seconds_before.total(),
+                       .wait_seconds = experts.wait_seconds,
+                       .predict_seconds = stats_.pass_seconds.lookahead - seconds_before.lookahead,
+                       .hidden_seconds = experts.hidden_seconds,
+                       .delay_seconds = experts.delay_seconds});
+  return {};
+}
+
 std::string LoadedModel::io_description() const {
   return queue_->description() + (source_->direct() ? ", O_DIRECT" : ", page cache");
 }
@@ -206,11 +228,7 @@ Result<std::unique_ptr<Session>> LoadedModel::new_session() {
 
 EngineStats LoadedModel::stats() const {
   EngineStats stats = stats_;
-  const ExpertCounters& experts = cache_->counters();
-  stats.expert_hits = experts.hits;
-  stats.expert_misses = experts.misses;
-  stats.bytes_read = experts.bytes_read;
-  stats.read_wait_seconds = experts.wait_seconds;
+  stats.experts = cache_->counters();
   stats.peak_rss_bytes = process_memory().peak_resident_bytes;
   return stats;
 }

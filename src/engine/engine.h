@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "container/container.h"
+#include "experts/counters.h"
 #include "io/read_queue.h"
 #include "kernels/ops.h"
 #include "model/memory_plan.h"
@@ -33,6 +34,7 @@ struct EngineOptions {
   std::string kernels = "auto";
   std::string cache_policy = "lfu";
   std::string io = "threads";
+  std::string lookahead = "auto";
   std::string direct = "auto";          // on | off | auto: O_DIRECT where a probe read proves it
   uint32_t sessions = 1;                // that may be open at once
   uint32_t snapshots = kAutoSnapshots;  // of the state, kept by each session
@@ -52,11 +54,9 @@ Status validate_engine_options(const EngineOptions& options);
 struct EngineStats {
   uint64_t prefill_tokens = 0, decode_tokens = 0;
   double prefill_seconds = 0, decode_seconds = 0;
-  uint64_t expert_hits = 0, expert_misses = 0;  // one a distinct expert of a pass
-  uint64_t bytes_read = 0;                      // of expert records
-  double read_wait_seconds = 0;                 // compute stood still for a read
-  PassSeconds pass_seconds;                     // of all passes, read_wait_seconds in its experts
-  uint64_t peak_rss_bytes = 0;                  // of the process, so far
+  ExpertCounters experts;
+  PassSeconds pass_seconds;     // of all passes, experts.wait_seconds in its experts
+  uint64_t peak_rss_bytes = 0;  // of the process, so far
 };
 // What came between two states of one engine: counters of `after` minus `before`.
 EngineStats stats_between(const EngineStats& before, const EngineStats& after);
@@ -128,6 +128,8 @@ class Engine {
   virtual const Tokenizer* tokenizer() const = 0;  // null when the container has no tokenizer.json
   virtual const MemoryPlan& plan() const = 0;
   virtual std::string io_description() const = 0;  // "4 pread threads, O_DIRECT"
+  // "on", "off", "auto: on", "auto: off after 3 trials": whether decoding reads ahead now.
+  virtual std::string lookahead_description() const = 0;
   virtual const Kernels& kernels() const = 0;      // the chosen back end
   // The trunk as it lies in memory, for measuring how fast that can be read.
   virtual std::span<const std::byte> trunk_bytes() const = 0;

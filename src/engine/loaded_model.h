@@ -5,6 +5,7 @@
 
 #include "base/thread_pool.h"
 #include "engine/engine.h"
+#include "experts/lookahead.h"
 #include "model/container_experts.h"
 #include "model/forward.h"
 #include "model/snapshots.h"
@@ -23,6 +24,7 @@ class LoadedModel final : public Engine {
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const MemoryPlan& plan() const override { return plan_; }
   std::string io_description() const override;
+  std::string lookahead_description() const override { return lookahead_.description(); }
   const Kernels& kernels() const override { return *kernels_; }
   std::span<const std::byte> trunk_bytes() const override { return weights_.bytes(); }
   const SamplingParams& default_sampling() const override { return default_sampling_; }
@@ -31,17 +33,9 @@ class LoadedModel final : public Engine {
   EngineStats stats() const override;
   void reset_stats() override;
 
-  ModelContext context() {
-    return {container_.spec(),
-            container_.manifest().experts,
-            weights_,
-            rope_,
-            *kernels_,
-            *cache_,
-            *threads_,
-            work_,
-            &stats_.pass_seconds};
-  }
+  // One pass over `rows`, its times and what lookahead gave counted.
+  Status run(std::span<const Row> rows, const LogitsFn& on_logits,
+             const ForwardObserver* observer = nullptr);
   EngineStats& counters() { return stats_; }
   void session_closed() { --open_sessions_; }
 
@@ -64,6 +58,7 @@ class LoadedModel final : public Engine {
   std::unique_ptr<ContainerExperts> source_;
   std::unique_ptr<ReadQueue> queue_;
   std::unique_ptr<ExpertCache> cache_;
+  LookaheadGate lookahead_{LookaheadMode::off};
   EngineStats stats_;
   uint32_t max_sessions_ = 1, open_sessions_ = 0;
 };

@@ -154,8 +154,8 @@ Status Timeline::pass(std::span<const TokenId> tokens, uint32_t begin, uint32_t 
   rows_.clear();
   for (uint32_t i = 0; i < count; ++i)
     rows_.push_back({tokens[begin + i], &state_, begin + i, begin + i >= first_logits});
-  RETURN_IF_ERROR(forward(
-      model_.context(), rows_,
+  RETURN_IF_ERROR(model_.run(
+      rows_,
       [&](size_t row, std::span<const float> logits) {
         on_logits(begin + static_cast<uint32_t>(row), logits);
       },
@@ -263,9 +263,8 @@ Result<Generation> Timeline::generate(std::span<const TokenId> prompt,
     }
     const auto position = static_cast<uint32_t>(tokens_.size());
     rows_.assign(1, {id, &state_, position, true});
-    RETURN_IF_ERROR(forward(model_.context(), rows_, [&](size_t, std::span<const float> logits) {
-      sampled = sampler.sample(logits);
-    }));
+    RETURN_IF_ERROR(model_.run(
+        rows_, [&](size_t, std::span<const float> logits) { sampled = sampler.sample(logits); }));
     tokens_.push_back(id);
     keep_periodic(position);
   }

@@ -1,6 +1,6 @@
 #include "experts/expert_cache.h"
 
-#include <chrono>
+#include <algorithm>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -12,6 +12,11 @@ namespace {
 
 constexpr uint64_t kMaxPieces =
     64;  // of one record; the tag of a read is slot · kMaxPieces + piece
+
+double seconds_between(std::chrono::steady_clock::time_point from,
+                       std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
 
 }  // namespace
 
@@ -54,25 +59,43 @@ ExpertCache::ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRul
       landed_(queue.capacity()) {
   ready_.reserve(source.experts());
   missing_.reserve(source.experts());
+  predicted_.reserve(source.experts());
+  loose_.reserve(slots);
   requests_.reserve(kMaxPieces);
 }
 
+// A read writes into the slots until it is complete.
 ExpertCache::~ExpertCache() {
   if (open_) end();
+  while (queue_.in_flight() > 0) (void)wait_for_reads();
 }
 
-void ExpertCache::begin(uint32_t layer, std::span<const uint32_t> ids) {
-  CHECK(!open_ && layer < source_.layers() && ids.size() <= source_.experts());
+void ExpertCache::begin(uint32_t layer, std::span<const uint32_t> ids,
+                        std::span<const uint32_t> uses) {
+  CHECK(!open_ && layer < source_.layers() && ids.size() <= source_.experts() &&
+        uses.size() == ids.size());
   open_ = true;
   layer_ = layer;
   ids_ = ids;
+  uses_ = uses;
   ready_.clear();
   missing_.clear();
   ready_head_ = missing_head_ = 0;
+  pass_reads_ = 0;
+  pass_bytes_ = 0;
+  waited_ = took_over_ = false;
+  pass_start_ = Clock::now();
+  (void)take_in(queue_.poll(landed_));  // what was read ahead; its errors are nobody's
+  if (!busy_) idle_seconds_ += (seconds_between(idle_since_, pass_start_) - idle_seconds_) / 8;
   // Residents are pinned before any slot is given to a missing one, so that no hit of this pass is
   // evicted by it.
   for (uint32_t i = 0; i < ids.size(); ++i) {
-    if (const auto slot = policy_.pin_resident(layer, ids[i], 1)) {
+    if (const auto loose = find_loose(layer, ids[i])) {
+      const uint32_t slot = loose_[*loose];
+      loose_.erase(loose_.begin() + static_cast<ptrdiff_t>(*loose));
+      adopt(slot, i, uses[i], pass_start_);
+      ++counters_.misses;
+    } else if (const auto slot = policy_.pin_resident(layer, ids[i], uses[i])) {
       ready_.push_back({*slot, i});
       ++counters_.hits;
     } else {
@@ -80,112 +103,285 @@ void ExpertCache::begin(uint32_t layer, std::span<const uint32_t> ids) {
       ++counters_.misses;
     }
   }
-  submit_missing();
+  drop_ahead();
+  if (!missing_.empty()) ++counters_.bursts[std::min(missing_.size(), ExpertCounters::kBursts)];
+  submit_more();
 }
 
-void ExpertCache::submit_missing() {
-  while (missing_head_ < missing_.size()) {
-    const uint32_t index = missing_[missing_head_];
-    const auto pieces = source_.extents(layer_, ids_[index]).size();
-    CHECK(pieces >= 1 && pieces <= kMaxPieces && pieces <= queue_.capacity());
-    if (queue_.in_flight() + pieces > queue_.capacity()) return;
-    const auto slot = policy_.reserve(layer_, ids_[index], 1);
-    if (!slot) return;
-    ++missing_head_;
-    submit_record(*slot, index);
+// Makes a record that is read ahead, or was, the pass's own.
+void ExpertCache::adopt(uint32_t slot, uint32_t index, uint32_t uses, Clock::time_point now) {
+  Read& read = reads_[slot];
+  policy_.count_uses(read.layer, read.expert, uses);
+  if (read.reader == ReadFor::ahead) ++counters_.predicted_right;
+  read.reader = ReadFor::pass;
+  read.index = index;
+  if (read.pieces_in_flight == 0) {
+    counters_.hidden_seconds += read_seconds_;
+    ready_.push_back({slot, index});
+    return;
   }
+  ++pass_reads_;
+  took_over_ = true;
+  // What has not started goes to the end of the reads that are asked for, before all others ahead.
+  uint64_t withdrawn = 0;
+  const size_t pieces = source_.extents(read.layer, read.expert).size();
+  for (uint64_t piece = 0; piece < pieces; ++piece)
+    if (queue_.withdraw(slot * kMaxPieces + piece)) withdrawn |= uint64_t{1} << piece;
+  if (withdrawn == 0)
+    counters_.hidden_seconds += std::min(read_seconds_, seconds_between(read.submitted, now));
+  else
+    submit_pieces(slot, withdrawn);
 }
 
-void ExpertCache::submit_record(uint32_t slot, uint32_t index) {
-  const auto extents = source_.extents(layer_, ids_[index]);
-  reads_[slot] = {index, static_cast<uint32_t>(extents.size()), false};
+void ExpertCache::predict(uint32_t layer, std::span<const uint32_t> ids, uint32_t most) {
+  CHECK(layer < source_.layers() && ids.size() <= source_.experts());
+  drop_ahead();
+  ahead_layer_ = layer;
+  for (const uint32_t expert : ids) {
+    if (predicted_.size() == most) break;
+    if (!policy_.is_resident(layer, expert)) predicted_.push_back(expert);
+  }
+  submit_more();
+}
+
+// Gives up every prediction that no pass has taken over.
+void ExpertCache::drop_ahead() {
+  predicted_.clear();
+  predicted_head_ = 0;
+  std::erase_if(loose_, [this](uint32_t slot) { return drop(slot); });
+  note_idle();
+}
+
+// True when nothing of the slot's read is left in flight: it is then free, or an unpinned resident.
+bool ExpertCache::drop(uint32_t slot) {
+  Read& read = reads_[slot];
+  if (read.reader == ReadFor::nobody) return false;
+  read.reader = ReadFor::nobody;
+  if (read.pieces_in_flight == 0) {
+    counters_.wasted_bytes += source_.record_bytes();
+    policy_.unpin(slot);
+    return true;
+  }
+  const size_t pieces = source_.extents(read.layer, read.expert).size();
+  for (uint64_t piece = 0; piece < pieces; ++piece)
+    if (queue_.withdraw(slot * kMaxPieces + piece)) {
+      --read.pieces_in_flight;
+      read.incomplete = true;
+    }
+  if (read.pieces_in_flight > 0) {
+    if (!missing_.empty())
+      counters_.delay_seconds +=
+          std::max(0.0, read_seconds_ - seconds_between(read.submitted, Clock::now()));
+    return false;
+  }
+  --counters_.predicted;  // it never started
+  policy_.release_failed(slot);
+  return true;
+}
+
+void ExpertCache::submit_more() {
+  if (submit_missing()) submit_ahead();
+}
+
+// Submits what slots and queue have room for; true when nothing is left.
+bool ExpertCache::submit_missing() {
+  for (; missing_head_ < missing_.size(); ++missing_head_) {
+    const uint32_t index = missing_[missing_head_];
+    const auto slot = submit_record(layer_, ids_[index], uses_[index], ReadFor::pass);
+    if (!slot) return false;
+    reads_[*slot].index = index;
+    ++pass_reads_;
+    pass_bytes_ += source_.record_bytes();
+  }
+  return true;
+}
+
+bool ExpertCache::submit_ahead() {
+  for (; predicted_head_ < predicted_.size(); ++predicted_head_) {
+    const uint32_t expert = predicted_[predicted_head_];
+    if (const auto loose = find_loose(ahead_layer_, expert)) {  // a wrong one that is right now
+      reads_[loose_[*loose]].reader = ReadFor::ahead;
+      ++counters_.predicted;
+      continue;
+    }
+    const auto slot = submit_record(ahead_layer_, expert, 0, ReadFor::ahead);
+    if (!slot) return false;
+    loose_.push_back(*slot);
+    ++counters_.predicted;
+  }
+  return true;
+}
+
+// The slot, or nothing when no slot or no place in the queue is free.
+std::optional<uint32_t> ExpertCache::submit_record(uint32_t layer, uint32_t expert, uint32_t uses,
+                                                   ReadFor reader) {
+  const size_t pieces = source_.extents(layer, expert).size();
+  CHECK(pieces >= 1 && pieces <= kMaxPieces && pieces <= queue_.capacity());
+  if (queue_.in_flight() + pieces > queue_.capacity()) return {};
+  const auto slot = policy_.reserve(layer, expert, uses);
+  if (!slot) return {};
+  Read& read = reads_[*slot] = {};
+  read.layer = layer;
+  read.expert = expert;
+  read.pieces_in_flight = static_cast<uint32_t>(pieces);
+  read.reader = reader;
+  read.submitted = Clock::now();
+  submit_pieces(*slot, pieces == kMaxPieces ? ~uint64_t{0} : (uint64_t{1} << pieces) - 1);
+  return slot;
+}
+
+// The pieces of the slot's record whose bits are set.
+void ExpertCache::submit_pieces(uint32_t slot, uint64_t pieces) {
+  const Read& read = reads_[slot];
   requests_.clear();
   std::byte* into = record_of(slot);
-  for (uint64_t piece = 0; piece < extents.size(); ++piece) {
-    requests_.push_back({extents[piece], into, slot * kMaxPieces + piece});
-    into += extents[piece].bytes;
+  uint64_t piece = 0;
+  for (const Extent& extent : source_.extents(read.layer, read.expert)) {
+    if (pieces >> piece & 1) requests_.push_back({extent, into, slot * kMaxPieces + piece});
+    into += extent.bytes;
+    ++piece;
   }
   CHECK(into == record_of(slot) + source_.record_bytes());
-  queue_.submit(requests_);
+  if (!busy_) busy_since_ = Clock::now();
+  busy_ = true;
+  queue_.submit(requests_, read.reader == ReadFor::pass ? ReadClass::demand : ReadClass::ahead);
+}
+
+std::optional<size_t> ExpertCache::find_loose(uint32_t layer, uint32_t expert) const {
+  for (size_t i = 0; i < loose_.size(); ++i)
+    if (const Read& read = reads_[loose_[i]];
+        read.layer == layer && read.expert == expert && !read.incomplete)
+      return i;
+  return {};
 }
 
 Result<std::optional<ExpertCache::Lease>> ExpertCache::next() {
   CHECK(open_ && leases_ == 0);
-  submit_missing();
-  if (ready_head_ == ready_.size() && queue_.in_flight() > 0) {
-    const auto start = std::chrono::steady_clock::now();
-    while (ready_head_ == ready_.size() && queue_.in_flight() > 0)
+  RETURN_IF_ERROR(std::exchange(failed_while_polling_, {}));
+  submit_more();
+  if (ready_head_ == ready_.size() && pass_reads_ + missing_.size() > missing_head_) {
+    const auto start = Clock::now();
+    waited_ = true;
+    while (ready_head_ == ready_.size() && pass_reads_ + missing_.size() > missing_head_) {
+      // With no lease a slot is free, or one will be when a wrong prediction lands.
+      CHECK(queue_.in_flight() > 0);
       RETURN_IF_ERROR(wait_for_reads());
-    counters_.wait_seconds +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      submit_more();
+    }
+    counters_.wait_seconds += seconds_between(start, Clock::now());
   }
-  if (ready_head_ == ready_.size()) {
-    CHECK(missing_head_ ==
-          missing_.size());  // with no lease and nothing in flight, a slot is always free
-    return std::optional<Lease>();
-  }
+  if (ready_head_ == ready_.size()) return std::optional<Lease>();
   return next_resident();
 }
 
 std::optional<ExpertCache::Lease> ExpertCache::next_resident() {
   CHECK(open_);
+  if (queue_.in_flight() > 0) {
+    Status status = take_in(queue_.poll(landed_));
+    if (!status.ok() && failed_while_polling_.ok()) failed_while_polling_ = std::move(status);
+    submit_more();
+  }
   if (ready_head_ == ready_.size()) return {};
   const Ready ready = ready_[ready_head_++];
   ++leases_;
   return Lease(this, ready.slot, ready.index);
 }
 
-// All completions are taken in before an error is returned: their slots and counts stay right.
 Status ExpertCache::wait_for_reads() {
+  const size_t count = queue_.wait(landed_);
+  const Clock::time_point now = Clock::now();
+  const Read& read = reads_[landed_[0].tag / kMaxPieces];
+  // Only a landing that was waited for tells how long a record takes.
+  const double seconds =
+      seconds_between(std::max({read.submitted, last_landing_, busy_since_}), now) /
+      static_cast<double>(count);
+  read_seconds_ += (seconds - read_seconds_) / (read_seconds_ == 0 ? 1 : 8);
+  return take_in(count);
+}
+
+// The first `count` of landed_. All are taken in before an error is returned: their slots and
+// counts stay right.
+Status ExpertCache::take_in(size_t count) {
   Status status;
-  const size_t n = queue_.wait(landed_);
-  for (size_t i = 0; i < n; ++i) {
+  if (count == 0) return status;
+  last_landing_ = Clock::now();
+  for (size_t i = 0; i < count; ++i) {
     Status one = land(landed_[i]);
     if (!one.ok() && status.ok()) status = std::move(one);
   }
+  note_idle();
   return status;
+}
+
+void ExpertCache::note_idle() {
+  if (queue_.in_flight() > 0 || !busy_) return;
+  busy_ = false;
+  idle_since_ = Clock::now();
+  counters_.busy_seconds += seconds_between(busy_since_, idle_since_);
 }
 
 Status ExpertCache::land(const ReadCompletion& completion) {
   const auto slot = static_cast<uint32_t>(completion.tag / kMaxPieces);
   Read& read = reads_[slot];
-  const uint32_t expert = ids_[read.index];
-  const Extent& extent = source_.extents(layer_, expert)[completion.tag % kMaxPieces];
-  Status status;
+  const Extent& extent = source_.extents(read.layer, read.expert)[completion.tag % kMaxPieces];
   counters_.bytes_read += completion.bytes_read;
-  if (completion.errno_value != 0 || completion.bytes_read != extent.bytes) {
-    read.failed = true;
-    status =
-        read_error(completion, extent).within(fmt::format("layer {} expert {}", layer_, expert));
-  }
-  if (--read.pieces_in_flight > 0) return status;
-  if (!read.failed) return finish_record(slot);
-  policy_.release_failed(slot);
-  return status;
+  if (completion.errno_value != 0 || completion.bytes_read != extent.bytes)
+    read.failure = completion;
+  return --read.pieces_in_flight == 0 ? finish_record(slot) : Status();
 }
 
+// An error is the pass's alone.
 Status ExpertCache::finish_record(uint32_t slot) {
   const Read& read = reads_[slot];
-  const uint32_t expert = ids_[read.index];
+  const ReadFor reader = read.reader;
+  if (reader == ReadFor::pass) --pass_reads_;
+  if (reader == ReadFor::nobody) {
+    counters_.wasted_bytes += source_.record_bytes();
+    give_up(slot);
+    return {};
+  }
+  Status status = check_record(slot);
+  if (!status.ok()) {
+    give_up(slot);
+    return reader == ReadFor::pass ? std::move(status) : Status();
+  }
+  policy_.commit(slot);
+  if (reader == ReadFor::pass) ready_.push_back({slot, read.index});
+  return {};
+}
+
+Status ExpertCache::check_record(uint32_t slot) {
+  const Read& read = reads_[slot];
+  const std::span<const Extent> extents = source_.extents(read.layer, read.expert);
+  if (read.failure)
+    return read_error(*read.failure, extents[read.failure->tag % kMaxPieces])
+        .within(fmt::format("layer {} expert {}", read.layer, read.expert));
   const std::span<const std::byte> record(record_of(slot),
                                           static_cast<size_t>(source_.record_bytes()));
-  if (xxh3_64(record) != source_.digest(layer_, expert)) {
-    policy_.release_failed(slot);
+  if (xxh3_64(record) != source_.digest(read.layer, read.expert))
     return corrupt_error(
         "{}: layer {} expert {} does not match its checksum; `wader verify` lists all damage, "
         "`wader rm` and installing again repairs it",
-        source_.extents(layer_, expert)[0].file->path(), layer_, expert);
-  }
-  policy_.commit(slot);
-  ready_.push_back({slot, read.index});
+        extents[0].file->path(), read.layer, read.expert);
   return {};
+}
+
+// The slot is free again.
+void ExpertCache::give_up(uint32_t slot) {
+  if (reads_[slot].reader != ReadFor::pass) std::erase(loose_, slot);
+  policy_.release_failed(slot);
 }
 
 void ExpertCache::end() {
   CHECK(open_ && leases_ == 0);
   // Only after an error is anything left here. What still lands is kept if it is good.
-  while (queue_.in_flight() > 0) (void)wait_for_reads();
+  while (pass_reads_ > 0) (void)wait_for_reads();
   for (; ready_head_ < ready_.size(); ++ready_head_) policy_.unpin(ready_[ready_head_].slot);
+  failed_while_polling_ = {};
+  if (waited_ && !took_over_) {
+    counters_.waited_bytes += pass_bytes_;
+    counters_.waited_seconds += seconds_between(pass_start_, last_landing_);
+  }
   open_ = false;
 }
 

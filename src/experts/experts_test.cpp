@@ -131,7 +131,8 @@ Status run_pass(ExpertCache& cache, const FileSource& source, uint32_t layer,
                 const std::vector<uint32_t>& ids) {
   std::set<uint32_t> seen;
   Status status;
-  cache.begin(layer, ids);
+  const std::vector<uint32_t> uses(ids.size(), 1);
+  cache.begin(layer, ids, uses);
   for (;;) {
     auto lease = cache.next();
     if (!lease.ok()) {
@@ -235,6 +236,68 @@ TEST(ExpertCache, LastingEioFailsThePassAndLeavesTheRestUsable) {
   EXPECT_EQ(status.error().code, ErrorCode::io);
   EXPECT_TRUE(run_pass(*cache, source, 1, {0, 1, 2}).ok());
   EXPECT_TRUE(run_pass(*cache, source, 0, {7, 8, 9, 10, 11, 12, 13, 14, 15}).ok());
+}
+
+// Passes over both layers, each announced before by a prediction that is partly wrong.
+TEST(ExpertCache, PredictionsNeverChangeWhatAPassGets) {
+  for (const uint32_t pieces : {1u, 2u}) {
+    FileSource source(pieces);
+    for (const uint32_t slots : {1u, 2u, 5u, 32u})
+      for (const uint32_t capacity : {2u, 3u, 64u})
+        for (uint64_t seed = 0; seed < 4; ++seed) {
+          const auto queue =
+              seed == 0
+                  ? make_thread_read_queue(3, capacity)
+                  : make_fake_read_queue(
+                        {.seed = seed, .short_read = 0.3, .interrupt = 0.2, .eio = 0.1}, capacity);
+          auto cache = ExpertCache::create(source, slots, EvictionRule::lfu, *queue);
+          ASSERT_TRUE(cache.ok());
+          std::mt19937 rng(static_cast<uint32_t>(seed) + 100);
+          for (uint32_t pass = 0; pass < 60; ++pass) {
+            std::vector<uint32_t> ids, predicted;
+            for (uint32_t e = 0; e < FileSource::kExperts; ++e) {
+              const bool wanted = rng() % 3 == 0;
+              if (wanted) ids.push_back(e);
+              if (wanted == (rng() % 4 != 0)) predicted.push_back(e);
+            }
+            if (rng() % 4 != 0) (*cache)->predict(pass % 2, predicted, 1 + rng() % 8);
+            const Status status = run_pass(**cache, source, pass % 2, ids);
+            ASSERT_TRUE(status.ok()) << status.error().message;
+          }
+          const ExpertCounters& counters = (*cache)->counters();
+          EXPECT_LE(counters.predicted_right, counters.predicted);
+        }
+  }
+}
+
+TEST(ExpertCache, ARightPredictionIsReadOnceAndIsNoHit) {
+  FileSource source(1);
+  const auto queue = make_thread_read_queue(2, 8);
+  auto cache = std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue)).value();
+  cache->predict(1, std::vector<uint32_t>{3, 4, 5}, 2);
+  ASSERT_TRUE(run_pass(*cache, source, 1, {3, 4, 9}).ok());
+  EXPECT_EQ(cache->counters().predicted, 2u);
+  EXPECT_EQ(cache->counters().predicted_right, 2u);
+  EXPECT_EQ(cache->counters().misses, 3u);
+  EXPECT_EQ(cache->counters().bytes_read, 3 * source.record_bytes());
+  EXPECT_EQ(cache->counters().wasted_bytes, 0u);
+  ASSERT_TRUE(run_pass(*cache, source, 1, {3, 4, 9}).ok());
+  EXPECT_EQ(cache->counters().hits, 3u);
+}
+
+TEST(ExpertCache, AWrongPredictionThatFailsIsNobodysError) {
+  FileSource source(2);
+  const auto queue = make_fake_read_queue(
+      {.seed = 5, .eio_always = true, .eio_offset = 20 * source.record_bytes()}, 64);
+  auto cache = std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue)).value();
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    cache->predict(1, std::vector<uint32_t>{5, 6, 7}, 3);  // behind the damage
+    ASSERT_TRUE(run_pass(*cache, source, 1, {0, 1, 2, 3}).ok());
+    cache->predict(1, std::vector<uint32_t>{5, 6}, 2);
+    const Status status = run_pass(*cache, source, 1, {1, 6});  // asked for: its error
+    ASSERT_FALSE(status.ok());
+    EXPECT_NE(status.error().message.find("expert 6"), std::string::npos) << status.error().message;
+  }
 }
 
 TEST(ExpertCache, TooManySlotsAreAnErrorNotACrash) {

@@ -92,10 +92,10 @@ class Subject {
     uint64_t read = 0;  // experts, of which each took a slot that was free as long as there was one
     for (uint32_t pass = 0; pass < kWarmPasses && read < wanted; ++pass) {
       RETURN_IF_ERROR(check_cancel());
-      const uint64_t before = engine_->stats().expert_misses;
+      const uint64_t before = engine_->stats().experts.misses;
       RETURN_IF_ERROR(
           evaluate(random_ids(options_.seed, kWarmStream + 1 + pass, tokens, spec.vocab_rows)));
-      const uint64_t added = engine_->stats().expert_misses - before;
+      const uint64_t added = engine_->stats().experts.misses - before;
       read += added;
       if (added * 100 <= wanted) break;  // those left are as good as never chosen
     }
@@ -267,6 +267,7 @@ class Bench {
     run.plan = engine.plan();
     run.kernels = engine.kernels().name;
     run.io = engine.io_description();
+    run.lookahead = engine.lookahead_description();
     run.active = active_bytes(manifest, options_.prompt_tokens + options_.count / 2,
                               engine.kernels().kv_dtype);
     run.prompt_operations = matrix_operations(manifest.spec, options_.count);
@@ -303,11 +304,9 @@ uint32_t context_needed(const EngineBenchOptions& options) {
 
 PhaseSeconds phases_of(const EngineRound& round) {
   const PassSeconds& pass = round.engine.pass_seconds;
-  const double wait = round.engine.read_wait_seconds;
-  return {
-      pass.mixer,          pass.router,
-      pass.experts - wait, wait,
-      pass.head,           round.seconds - (pass.mixer + pass.router + pass.experts + pass.head)};
+  const double wait = round.engine.experts.wait_seconds;
+  return {pass.mixer,     pass.router, pass.experts - wait,         wait,
+          pass.lookahead, pass.head,   round.seconds - pass.total()};
 }
 
 Result<std::vector<EngineRun>> bench_engine(const Container& container,

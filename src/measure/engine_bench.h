@@ -46,7 +46,7 @@ struct EngineRound {
 
 struct EngineRun {
   MemoryPlan plan = {};
-  std::string kernels, io;
+  std::string kernels, io, lookahead;
   ActiveBytes active;            // of a token in the middle of a decoded round
   double prompt_operations = 0;  // prefill: of a round's matrices
   std::vector<EngineRound> rounds;
@@ -58,7 +58,7 @@ struct EngineRun {
 
 // Where the round's time went; the sum is its `seconds`.
 struct PhaseSeconds {
-  double mixer, router, expert_compute, expert_wait, head, other;
+  double mixer, router, expert_compute, expert_wait, lookahead, head, other;
 };
 PhaseSeconds phases_of(const EngineRound& round);
 

@@ -10,6 +10,8 @@
 #include "model/ffn.h"
 #include "model/linear.h"
 #include "model/moe.h"
+#include "model/norm.h"
+#include "model/predict.h"
 
 namespace wader {
 namespace {
@@ -29,17 +31,6 @@ class PhaseClock {
   PassSeconds* seconds_;
   Clock::time_point last_;
 };
-
-// x (rows, hidden) → out (rows, hidden).
-void norm_rows(const ModelContext& model, float* out, const float* x, const float* weight,
-               uint32_t rows) {
-  const uint32_t hidden = model.spec.hidden;
-  model.threads.parallel_for(rows, 1, [&](ThreadPool::Slice slice) {
-    for (int64_t t = slice.begin; t < slice.end; ++t)
-      model.kernels.rms_norm(out + t * hidden, x + t * hidden, weight, hidden,
-                             static_cast<float>(model.spec.norm_eps));
-  });
-}
 
 void embed(const ModelContext& model, std::span<const Row> rows) {
   for (size_t t = 0; t < rows.size(); ++t) {
@@ -141,7 +132,10 @@ Status forward(const ModelContext& model, std::span<const Row> rows, const Logit
     } else {
       route(model, layer, count);
       observe_router(layer);
+      fetch_experts(model, layer, count);
       clock.end(&PassSeconds::router);
+      predict_experts_after(model, layer, count);
+      clock.end(&PassSeconds::lookahead);
       RETURN_IF_ERROR(moe(model, layer, count));
     }
     clock.end(&PassSeconds::experts);

@@ -38,6 +38,7 @@ struct ModelContext {
   ExpertCache& experts;
   ThreadPool& threads;
   Workspace& work;
+  bool lookahead = false;          // whether the pass predicts experts
   PassSeconds* seconds = nullptr;  // where a pass adds its times; may be null
 };
 

@@ -24,7 +24,10 @@ std::span<const uint32_t> group_by_expert(const ArchitectureSpec& spec, Workspac
   for (uint32_t a = 0; a < assignments; ++a) ++s.group_start[s.router_ids[a] + 1];
   uint32_t distinct = 0;
   for (uint32_t e = 0; e < spec.experts; ++e) {
-    if (s.group_start[e + 1] > 0) s.distinct[distinct++] = e;
+    if (s.group_start[e + 1] > 0) {
+      s.distinct_rows[distinct] = s.group_start[e + 1];
+      s.distinct[distinct++] = e;
+    }
     s.group_start[e + 1] += s.group_start[e];
   }
   // Filling moves each start to its own end, which is the next one's start; it is moved back after.
@@ -111,37 +114,40 @@ void combine(const ModelContext& model, size_t t) {
                              1.0f / (1.0f + std::exp(-s.shared_gate[t])), spec.hidden);
 }
 
-void choose_experts(const ArchitectureSpec& spec, const Kernels& kernels, uint32_t* ids,
-                    float* weights, const float* logits) {
-  const uint32_t n = spec.experts, k = spec.experts_per_token;
-  if (spec.router == RouterRule::topk_then_softmax)
-    kernels.topk_softmax(ids, weights, logits, n, k);
-  else
-    kernels.softmax_topk(ids, weights, logits, n, k,
-                         spec.router == RouterRule::softmax_then_topk_renormalised);
-}
-
 }  // namespace
 
-void route(const ModelContext& model, uint32_t layer, uint32_t rows) {
+void choose_experts(const ModelContext& model, uint32_t* ids, float* weights, uint32_t rows) {
   const ArchitectureSpec& spec = model.spec;
+  const uint32_t n = spec.experts, k = spec.experts_per_token;
+  const float* const logits = model.work.router_logits;
+  model.threads.parallel_for(rows, 4, [&](ThreadPool::Slice slice) {
+    for (int64_t t = slice.begin; t < slice.end; ++t) {
+      if (spec.router == RouterRule::topk_then_softmax)
+        model.kernels.topk_softmax(ids + t * k, weights + t * k, logits + t * n, n, k);
+      else
+        model.kernels.softmax_topk(ids + t * k, weights + t * k, logits + t * n, n, k,
+                                   spec.router == RouterRule::softmax_then_topk_renormalised);
+    }
+  });
+}
+
+void route(const ModelContext& model, uint32_t layer, uint32_t rows) {
   const LayerWeights& w = model.weights.layers[layer];
   Workspace& s = model.work;
   linear(model, s.normed, rows, {{s.router_logits, w.router, w.router_bias}});  // (rows, experts)
-  model.threads.parallel_for(rows, 4, [&](ThreadPool::Slice slice) {
-    for (int64_t t = slice.begin; t < slice.end; ++t)
-      choose_experts(spec, model.kernels, s.router_ids + t * spec.experts_per_token,
-                     s.router_weights + t * spec.experts_per_token,
-                     s.router_logits + t * spec.experts);
-  });
+  choose_experts(model, s.router_ids, s.router_weights, rows);
+}
+
+void fetch_experts(const ModelContext& model, uint32_t layer, uint32_t rows) {
+  const std::span<const uint32_t> distinct = group_by_expert(model.spec, model.work, rows);
+  model.experts.begin(layer, distinct, {model.work.distinct_rows, distinct.size()});
 }
 
 Status moe(const ModelContext& model, uint32_t layer, uint32_t rows) {
   const ArchitectureSpec& spec = model.spec;
   const LayerWeights& w = model.weights.layers[layer];
   Workspace& s = model.work;
-  const std::span<const uint32_t> distinct = group_by_expert(spec, s, rows);
-  model.experts.begin(layer, distinct);
+  const std::span<const uint32_t> distinct = model.experts.ids();
   const bool shared = spec.shared_inner > 0;
   if (shared) linear(model, s.normed, rows, {{s.shared_gate, w.shared_gate}});  // (rows, 1)
   const FfnInput input =

@@ -63,6 +63,10 @@ uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, ui
   place(w.router_logits, rows * spec.experts);
   place(w.router_weights, rows * k);
   place(w.router_ids, rows * k);
+  place(w.predicted_weights, rows * k);
+  place(w.predicted_ids, rows * k);
+  place(w.predicted, spec.experts);
+  place(w.predicted_marks, spec.experts);
   place(w.ffn_x, ffn_rows * hidden);
   place.quantised(w.ffn_x_codes, ffn_rows, w.row_width);
   place(w.ffn_gate_up, ffn_rows * 2 * inner);
@@ -73,6 +77,7 @@ uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, ui
   place(w.shared_gate, rows);
   place(w.logits, kLogitsBlock * uint64_t{spec.vocab_rows});
   place(w.distinct, spec.experts);
+  place(w.distinct_rows, spec.experts);
   place(w.group_start, spec.experts + 1);
   place(w.group, rows * k);
   place(w.place, rows * k);

@@ -1,0 +1,52 @@
+#include "model/predict.h"
+
+#include <algorithm>
+
+#include "experts/lookahead.h"
+#include "model/linear.h"
+#include "model/moe.h"
+#include "model/norm.h"
+
+namespace wader {
+namespace {
+
+// From this many tokens on most experts of a layer are wanted by some, and predicting is as good as
+// knowing.
+constexpr uint32_t kManyRows = 16;
+
+// Distinct ids into work.predicted: for one row in the router's order, for more by expert.
+std::span<const uint32_t> distinct_predictions(const ModelContext& model, uint32_t rows) {
+  const uint32_t k = model.spec.experts_per_token;
+  Workspace& s = model.work;
+  if (rows == 1) return {s.predicted_ids, k};
+  std::fill_n(s.predicted_marks, model.spec.experts, uint8_t{0});
+  for (uint32_t a = 0; a < rows * k; ++a) s.predicted_marks[s.predicted_ids[a]] = 1;
+  uint32_t count = 0;
+  for (uint32_t e = 0; e < model.spec.experts; ++e)
+    if (s.predicted_marks[e] != 0) s.predicted[count++] = e;
+  return {s.predicted, count};
+}
+
+}  // namespace
+
+void predict_experts(const ModelContext& model, uint32_t layer, uint32_t rows) {
+  const LayerWeights& w = model.weights.layers[layer];
+  Workspace& s = model.work;
+  norm_rows(model, s.projected, s.x, w.ffn_norm, rows);
+  linear(model, s.projected, rows, {{s.router_logits, w.router, w.router_bias}});
+  choose_experts(model, s.predicted_ids, s.predicted_weights, rows);
+  const uint32_t most =
+      rows >= kManyRows ? model.spec.experts
+                        : records_ahead(model.experts.idle_seconds(), model.experts.read_seconds(),
+                                        rows * model.spec.experts_per_token);
+  model.experts.predict(layer, distinct_predictions(model, rows), most);
+}
+
+void predict_experts_after(const ModelContext& model, uint32_t layer, uint32_t rows) {
+  if (!model.lookahead || layer + 1 >= model.spec.layer_count() ||
+      model.spec.layers[layer + 1].ffn != FfnKind::moe)
+    return;
+  predict_experts(model, layer + 1, rows);
+}
+
+}  // namespace wader
