@@ -63,6 +63,30 @@ TEST(Hash, StreamEqualsWhole) {
             0x2d06800538d394c2u);  // published value for the empty input
 }
 
+TEST(Hash, ARecordsDigestIsOneHoweverItIsFed) {
+  ThreadPool threads(3);
+  for (const size_t size : {size_t{0}, size_t{1}, kRecordPieceBytes - 1, kRecordPieceBytes,
+                            kRecordPieceBytes + 1, 3 * kRecordPieceBytes + 77}) {
+    std::vector<std::byte> record(size);
+    for (size_t i = 0; i < size; ++i) record[i] = static_cast<std::byte>(i * 7 + (i >> 9));
+    std::vector<uint64_t> pieces;
+    for (size_t begin = 0; begin < size; begin += kRecordPieceBytes)
+      pieces.push_back(
+          xxh3_64(std::span(record).subspan(begin, std::min(kRecordPieceBytes, size - begin))));
+    const uint64_t expected = xxh3_64(std::as_bytes(std::span(pieces)));
+    EXPECT_EQ(record_digest(record), expected) << size;
+    std::vector<uint64_t> scratch(record_pieces(size));
+    EXPECT_EQ(record_digest(record, threads, scratch), expected) << size;
+    RecordDigestStream stream;
+    for (size_t begin = 0; begin < size; begin += 100'003)
+      stream.update(std::span(record).subspan(begin, std::min<size_t>(100'003, size - begin)));
+    EXPECT_EQ(stream.digest(), expected) << size;
+    if (size == 0) continue;
+    record[size - 1] ^= std::byte{1};
+    EXPECT_NE(record_digest(record), expected) << size;
+  }
+}
+
 TEST(JsonDoor, RefusesWhatParsersDisagreeOn) {
   EXPECT_TRUE(parse_json(R"({"a": [1, 2, {"b": null}]})", "t").ok());
   const auto twice = parse_json(R"({"a": 1, "a": 2})", "config.json");

@@ -18,7 +18,7 @@
 
 namespace wader {
 
-constexpr uint64_t kFormatVersion = 2;
+constexpr uint64_t kFormatVersion = 3;
 
 struct TrunkTensor {
   std::string name;  // canonical, see arch/tensors.h

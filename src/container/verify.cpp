@@ -142,9 +142,10 @@ class Verifier {
     return true;
   }
 
+  template <typename Stream>
   Status check_digest(WindowReader& reader, std::string_view file, std::string_view part,
                       uint64_t offset, uint64_t bytes, uint64_t expected) {
-    Xxh3Stream stream;
+    Stream stream;
     ASSIGN_OR_RETURN(const bool whole,
                      scan(reader, file, part, offset, bytes, [&](auto p) { stream.update(p); }));
     if (whole && stream.digest() != expected)
@@ -183,8 +184,8 @@ class Verifier {
       const TrunkTensor& t = manifest_.trunk[i];
       RETURN_IF_ERROR(check_zeros(*reader, fmt::format("the padding before {}", t.name), end,
                                   t.offset_bytes - end));
-      RETURN_IF_ERROR(check_digest(*reader, kTrunkFile, t.name, t.offset_bytes, t.bytes,
-                                   container_.trunk_digest(i)));
+      RETURN_IF_ERROR(check_digest<Xxh3Stream>(*reader, kTrunkFile, t.name, t.offset_bytes, t.bytes,
+                                               container_.trunk_digest(i)));
       end = t.offset_bytes + t.bytes;
     }
     return check_zeros(*reader, "the padding at its end", end, manifest_.trunk_bytes() - end);
@@ -196,8 +197,9 @@ class Verifier {
     ASSIGN_OR_RETURN(auto reader, open_weights(file, stride * manifest_.spec.experts));
     if (!reader) return {};
     for (uint32_t expert = 0; expert < manifest_.spec.experts; ++expert)
-      RETURN_IF_ERROR(check_digest(*reader, file, fmt::format("expert {}", expert), expert * stride,
-                                   stride, container_.expert_digest(layer, expert)));
+      RETURN_IF_ERROR(check_digest<RecordDigestStream>(
+          *reader, file, fmt::format("expert {}", expert), expert * stride, stride,
+          container_.expert_digest(layer, expert)));
     return {};
   }
 

@@ -153,7 +153,7 @@ Status ContainerWriter::append_expert(std::span<const std::byte> record) {
   CHECK(file_.is_open() && record.size() == stride &&
         digests_.size() < plan_.manifest.spec.experts);
   RETURN_IF_ERROR(file_.write_at(digests_.size() * stride, record));
-  digests_.push_back(xxh3_64(record));
+  digests_.push_back(record_digest(record));
   return {};
 }
 

@@ -172,8 +172,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
   if (model->queue_ == nullptr)
     return io_error(
         "the system starts no thread for reads; raise the process limit (ulimit -u, pids cgroup)");
-  ASSIGN_OR_RETURN(model->cache_,
-                   ExpertCache::create(*model->source_, plan.slots, rule, *model->queue_));
+  ASSIGN_OR_RETURN(model->cache_, ExpertCache::create(*model->source_, plan.slots, rule,
+                                                      *model->queue_, *model->threads_));
   ASSIGN_OR_RETURN(model->weights_, TrunkWeights::load(model->container_));
   return model;
 }

@@ -39,23 +39,26 @@ std::span<const std::byte> ExpertCache::Lease::record() const {
 }
 
 Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertSource& source, uint32_t slots,
-                                                         EvictionRule rule, ReadQueue& queue) {
+                                                         EvictionRule rule, ReadQueue& queue,
+                                                         ThreadPool& threads) {
   CHECK(slots >= 1 && source.record_bytes() % kDirectAlignment == 0);
   const auto bytes = checked_mul(slots, source.record_bytes());
   if (!bytes) return over_budget_error("{} slots are more than an address space holds", slots);
   ASSIGN_OR_RETURN(AlignedBuffer memory,
                    AlignedBuffer::allocate(*bytes, AlignedBuffer::Pages::huge));
   return std::unique_ptr<ExpertCache>(
-      new ExpertCache(source, slots, rule, queue, std::move(memory)));
+      new ExpertCache(source, slots, rule, queue, threads, std::move(memory)));
 }
 
 ExpertCache::ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRule rule,
-                         ReadQueue& queue, AlignedBuffer memory)
+                         ReadQueue& queue, ThreadPool& threads, AlignedBuffer memory)
     : source_(source),
       queue_(queue),
+      threads_(threads),
       policy_(slots, source.layers(), source.experts(), rule),
       memory_(std::move(memory)),
       reads_(slots),
+      piece_digests_(record_pieces(source.record_bytes())),
       landed_(queue.capacity()) {
   ready_.reserve(source.experts());
   missing_.reserve(source.experts());
@@ -358,7 +361,7 @@ Status ExpertCache::check_record(uint32_t slot) {
         .within(fmt::format("layer {} expert {}", read.layer, read.expert));
   const std::span<const std::byte> record(record_of(slot),
                                           static_cast<size_t>(source_.record_bytes()));
-  if (xxh3_64(record) != source_.digest(read.layer, read.expert))
+  if (record_digest(record, threads_, piece_digests_) != source_.digest(read.layer, read.expert))
     return corrupt_error(
         "{}: layer {} expert {} does not match its checksum; `wader verify` lists all damage, "
         "`wader rm` and installing again repairs it",

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "experts/counters.h"
 #include "experts/slot_policy.h"
 #include "io/aligned_buffer.h"
@@ -35,9 +36,11 @@ class ExpertSource {
 
 class ExpertCache {
  public:
-  // `slots` records of memory. Everything passed by reference must outlive the cache.
+  // `slots` records of memory. `threads` check what was read. Everything passed by reference must
+  // outlive the cache.
   static Result<std::unique_ptr<ExpertCache>> create(const ExpertSource& source, uint32_t slots,
-                                                     EvictionRule rule, ReadQueue& queue);
+                                                     EvictionRule rule, ReadQueue& queue,
+                                                     ThreadPool& threads);
   ~ExpertCache();
 
   // A resident expert of the pass. Pinned while the lease lives.
@@ -87,7 +90,7 @@ class ExpertCache {
 
  private:
   ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRule rule, ReadQueue& queue,
-              AlignedBuffer memory);
+              ThreadPool& threads, AlignedBuffer memory);
 
   using Clock = std::chrono::steady_clock;
   // Who waits for a slot's read. `ahead` keeps its slot pinned until a pass takes it or drops it;
@@ -124,6 +127,7 @@ class ExpertCache {
 
   const ExpertSource& source_;
   ReadQueue& queue_;
+  ThreadPool& threads_;
   SlotPolicy policy_;
   AlignedBuffer memory_;  // (slots, record_bytes)
   ExpertCounters counters_;
@@ -154,6 +158,7 @@ class ExpertCache {
   std::vector<uint32_t> loose_;  // slots that are read ahead, or hold what was
 
   std::vector<Read> reads_;  // by slot
+  std::vector<uint64_t> piece_digests_;
   std::vector<ReadCompletion> landed_;
   std::vector<ReadRequest> requests_;
 

@@ -86,6 +86,11 @@ TEST(SlotPolicy, ARetiredSlotTakesNothingUntilItIsRestored) {
   EXPECT_EQ(policy.resident_count(), 3u);
 }
 
+ThreadPool& threads() {
+  static ThreadPool pool(2);
+  return pool;
+}
+
 // Two files of records, each record in `pieces` extents.
 class FileSource final : public ExpertSource {
  public:
@@ -110,7 +115,7 @@ class FileSource final : public ExpertSource {
     return std::span(extents_).subspan((layer * kExperts + expert) * pieces_, pieces_);
   }
   uint64_t digest(uint32_t layer, uint32_t expert) const override {
-    return xxh3_64(record(layer, expert));
+    return record_digest(record(layer, expert));
   }
   std::span<const std::byte> record(uint32_t layer, uint32_t expert) const {
     return std::span(bytes_).subspan((layer * kExperts + expert) * record_bytes(), record_bytes());
@@ -161,7 +166,7 @@ TEST(ExpertCache, EveryPassGetsItsExpertsWhateverSlotsQueueAndDiskDo) {
                   ? make_thread_read_queue(3, capacity)
                   : make_fake_read_queue(
                         {.seed = seed, .short_read = 0.3, .interrupt = 0.2, .eio = 0.1}, capacity);
-          auto cache = ExpertCache::create(source, slots, EvictionRule::lfu, *queue);
+          auto cache = ExpertCache::create(source, slots, EvictionRule::lfu, *queue, threads());
           ASSERT_TRUE(cache.ok());
           std::mt19937 rng(static_cast<uint32_t>(seed));
           for (int pass = 0; pass < 30; ++pass) {
@@ -179,7 +184,8 @@ TEST(ExpertCache, EveryPassGetsItsExpertsWhateverSlotsQueueAndDiskDo) {
 TEST(ExpertCache, AllResidentMeansNoReads) {
   FileSource source(1);
   const auto queue = make_thread_read_queue(2, 8);
-  auto cache = std::move(ExpertCache::create(source, 32, EvictionRule::lfu, *queue)).value();
+  auto cache =
+      std::move(ExpertCache::create(source, 32, EvictionRule::lfu, *queue, threads())).value();
   std::vector<uint32_t> all(16);
   for (uint32_t e = 0; e < 16; ++e) all[e] = e;
   ASSERT_TRUE(run_pass(*cache, source, 0, all).ok());
@@ -195,7 +201,8 @@ TEST(ExpertCache, AllResidentMeansNoReads) {
 TEST(ExpertCache, AFlippedBitIsNamedAndNeverCached) {
   FileSource source(1);
   const auto queue = make_thread_read_queue(2, 8);
-  auto cache = std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue)).value();
+  auto cache =
+      std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue, threads())).value();
   const uint64_t at = (16 + 5) * source.record_bytes() + 777;  // layer 1, expert 5
   std::byte flipped[] = {source.record(1, 5)[777] ^ std::byte{4}};
   ASSERT_TRUE(source.file().write_at(at, flipped).ok());
@@ -218,7 +225,8 @@ TEST(ExpertCache, ARecordCutShortIsNamed) {
   FileSource source(1);
   std::filesystem::resize_file(source.path(), 31 * source.record_bytes() + 100);
   const auto queue = make_thread_read_queue(2, 8);
-  auto cache = std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue)).value();
+  auto cache =
+      std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue, threads())).value();
   EXPECT_TRUE(run_pass(*cache, source, 1, {14}).ok());
   const Status status = run_pass(*cache, source, 1, {14, 15});
   ASSERT_FALSE(status.ok());
@@ -230,7 +238,8 @@ TEST(ExpertCache, LastingEioFailsThePassAndLeavesTheRestUsable) {
   FileSource source(2);
   const auto queue = make_fake_read_queue(
       {.seed = 3, .eio_always = true, .eio_offset = 20 * source.record_bytes()}, 64);
-  auto cache = std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue)).value();
+  auto cache =
+      std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue, threads())).value();
   const Status status = run_pass(*cache, source, 1, {1, 2, 3, 4, 5, 6});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::io);
@@ -250,7 +259,7 @@ TEST(ExpertCache, PredictionsNeverChangeWhatAPassGets) {
                   ? make_thread_read_queue(3, capacity)
                   : make_fake_read_queue(
                         {.seed = seed, .short_read = 0.3, .interrupt = 0.2, .eio = 0.1}, capacity);
-          auto cache = ExpertCache::create(source, slots, EvictionRule::lfu, *queue);
+          auto cache = ExpertCache::create(source, slots, EvictionRule::lfu, *queue, threads());
           ASSERT_TRUE(cache.ok());
           std::mt19937 rng(static_cast<uint32_t>(seed) + 100);
           for (uint32_t pass = 0; pass < 60; ++pass) {
@@ -273,7 +282,8 @@ TEST(ExpertCache, PredictionsNeverChangeWhatAPassGets) {
 TEST(ExpertCache, ARightPredictionIsReadOnceAndIsNoHit) {
   FileSource source(1);
   const auto queue = make_thread_read_queue(2, 8);
-  auto cache = std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue)).value();
+  auto cache =
+      std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue, threads())).value();
   cache->predict(1, std::vector<uint32_t>{3, 4, 5}, 2);
   ASSERT_TRUE(run_pass(*cache, source, 1, {3, 4, 9}).ok());
   EXPECT_EQ(cache->counters().predicted, 2u);
@@ -289,7 +299,8 @@ TEST(ExpertCache, AWrongPredictionThatFailsIsNobodysError) {
   FileSource source(2);
   const auto queue = make_fake_read_queue(
       {.seed = 5, .eio_always = true, .eio_offset = 20 * source.record_bytes()}, 64);
-  auto cache = std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue)).value();
+  auto cache =
+      std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue, threads())).value();
   for (int attempt = 0; attempt < 8; ++attempt) {
     cache->predict(1, std::vector<uint32_t>{5, 6, 7}, 3);  // behind the damage
     ASSERT_TRUE(run_pass(*cache, source, 1, {0, 1, 2, 3}).ok());
@@ -303,7 +314,7 @@ TEST(ExpertCache, AWrongPredictionThatFailsIsNobodysError) {
 TEST(ExpertCache, TooManySlotsAreAnErrorNotACrash) {
   FileSource source(1);
   const auto queue = make_thread_read_queue(1, 4);
-  EXPECT_FALSE(ExpertCache::create(source, 0xffffffffu, EvictionRule::lfu, *queue).ok());
+  EXPECT_FALSE(ExpertCache::create(source, 0xffffffffu, EvictionRule::lfu, *queue, threads()).ok());
 }
 
 }  // namespace
