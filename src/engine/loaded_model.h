@@ -5,6 +5,7 @@
 
 #include "base/thread_pool.h"
 #include "engine/engine.h"
+#include "experts/usage_file.h"
 #include "model/container_experts.h"
 #include "model/forward.h"
 #include "model/snapshots.h"
@@ -18,6 +19,8 @@ class LoadedModel final : public Engine {
                                                    std::unique_ptr<Tokenizer> tokenizer,
                                                    const EngineOptions& options,
                                                    const MemoryPlan& plan);
+
+  ~LoadedModel() override;
 
   const Container& container() const override { return container_; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
@@ -42,12 +45,18 @@ class LoadedModel final : public Engine {
             work_,
             &stats_.pass_seconds};
   }
+  // Null when nobody watches.
+  const ForwardObserver* routing_observer() const {
+    return routing_observer_.on_router ? &routing_observer_ : nullptr;
+  }
   EngineStats& counters() { return stats_; }
   void session_closed() { --open_sessions_; }
 
  private:
   LoadedModel(Container container, std::unique_ptr<Tokenizer> tokenizer, const MemoryPlan& plan);
   Status read_generation_config();
+  UsageIdentity usage_identity() const;
+  void begin_with_usage();
 
   Container container_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -64,6 +73,8 @@ class LoadedModel final : public Engine {
   std::unique_ptr<ContainerExperts> source_;
   std::unique_ptr<ReadQueue> queue_;
   std::unique_ptr<ExpertCache> cache_;
+  ForwardObserver routing_observer_;
+  bool keeps_usage_ = false;
   EngineStats stats_;
   uint32_t max_sessions_ = 1, open_sessions_ = 0;
 };

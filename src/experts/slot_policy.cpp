@@ -115,23 +115,23 @@ std::optional<uint32_t> SlotPolicy::victim(uint32_t for_layer) {
 }
 
 std::optional<uint32_t> SlotPolicy::tinylfu_victim(uint32_t for_layer) {
-  std::optional<uint32_t> newest_queue;  // the longest unused in it
+  std::optional<uint32_t> queued;  // the longest unused of the queue
   for (uint32_t s = 0; s < slots_.size(); ++s) {
     if (slots_[s].pinned || !slots_[s].recent) continue;
-    const auto used = [&](uint32_t slot) {
-      return last_use_[static_cast<size_t>(slots_[slot].key)];
-    };
-    if (!newest_queue || used(s) < used(*newest_queue)) newest_queue = s;
+    if (!queued || last_use_of(s) < last_use_of(*queued)) queued = s;
   }
   const auto main = first_of(for_layer, [](const Slot& slot) { return !slot.recent; });
   if (main && slots_[*main].key < 0) return main;
-  if (!newest_queue || !main) return main ? main : newest_queue;
-  if (recent_count_ < std::max(1u, usable_count() / kRecentShare)) return main;
-  if (rank(slots_[*newest_queue], for_layer).value <= rank(slots_[*main], for_layer).value)
-    return newest_queue;
-  slots_[*newest_queue].recent = false;
+  if (!queued || !main) return main ? main : queued;
+  if (recent_count_ < recent_room()) return main;
+  if (rank(slots_[*queued], for_layer).value <= rank(slots_[*main], for_layer).value) return queued;
+  slots_[*queued].recent = false;
   --recent_count_;
   return main;
+}
+
+uint32_t SlotPolicy::recent_room() const {
+  return std::max(1u, usable_count() / kRecentShare);
 }
 
 void SlotPolicy::forget(Slot& slot) {
@@ -152,12 +152,22 @@ std::optional<uint32_t> SlotPolicy::reserve(uint32_t layer, uint32_t expert, uin
   taken.key = static_cast<int64_t>(key(layer, expert));
   taken.pinned = true;
   ++taken_[layer];
-  if (rule_ == EvictionRule::tinylfu) {
-    taken.recent = true;
-    ++recent_count_;
-  }
   count_uses(layer, expert, uses);
+  if (rule_ == EvictionRule::tinylfu) add_recent(*slot);
   return slot;
+}
+
+// Free slots fill without a victim: the queue then hands its oldest on to the others.
+void SlotPolicy::add_recent(uint32_t slot) {
+  slots_[slot].recent = true;
+  if (++recent_count_ <= recent_room()) return;
+  std::optional<uint32_t> oldest;
+  for (uint32_t s = 0; s < slots_.size(); ++s)
+    if (slots_[s].recent && s != slot && (!oldest || last_use_of(s) < last_use_of(*oldest)))
+      oldest = s;
+  if (!oldest) return;
+  slots_[*oldest].recent = false;
+  --recent_count_;
 }
 
 void SlotPolicy::commit(uint32_t slot) {

@@ -97,6 +97,11 @@ class SlotPolicy {
   // The slot to give up for an expert of the layer.
   std::optional<uint32_t> victim(uint32_t for_layer);
   std::optional<uint32_t> tinylfu_victim(uint32_t for_layer);
+  void add_recent(uint32_t slot);
+  uint32_t recent_room() const;
+  uint64_t last_use_of(uint32_t slot) const {
+    return last_use_[static_cast<size_t>(slots_[slot].key)];
+  }
 
   const uint32_t layers_, experts_;
   const EvictionRule rule_;

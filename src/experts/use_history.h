@@ -42,9 +42,10 @@ class UseHistory {
   std::span<const double, kSpans> weights() const { return weights_; }
 
   // The whole past as (layers, experts) shares, and such a past taken as this one's beginning,
-  // worth kPriorUses uses of each layer. Call it before anything is counted; values are finite, ≥
-  // 0.
+  // worth kPriorUsesPerExpert uses an expert. Call it before anything is counted; values are
+  // finite, ≥ 0.
   static constexpr double kPriorUsesPerExpert = 16;
+  bool has_counted() const { return counted_; }
   std::vector<float> whole_past() const;
   void begin_with(std::span<const float> shares);
 
