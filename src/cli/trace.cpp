@@ -85,9 +85,13 @@ Result<std::vector<ChatRequest>> requests(const Args& args, const std::string& d
     const std::string file = args.text("--messages");
     ASSIGN_OR_RETURN(const std::string text, read_text_file(file, kMaxInputBytes));
     ASSIGN_OR_RETURN(const Json json, parse_json(text, file));
-    auto request = chat_request_from_json(json);
-    if (!request.ok()) return not_usage(std::move(request).error().within(file));
-    out.push_back(std::move(*request));
+    // One chat, or a list of them.
+    const bool list = json.is_array() && !json.empty() && json_has(json[0], "messages");
+    for (size_t i = 0; i < (list ? json.size() : 1); ++i) {
+      auto request = chat_request_from_json(list ? json[i] : json);
+      if (!request.ok()) return not_usage(std::move(request).error().within(file));
+      out.push_back(std::move(*request));
+    }
   } else {
     ASSIGN_OR_RETURN(const auto texts, questions(args));
     for (const std::string& text : texts) {

@@ -136,7 +136,7 @@ uint32_t SlotPolicy::recent_room() const {
 
 void SlotPolicy::forget(Slot& slot) {
   if (slot.key >= 0) {
-    slot_of_[static_cast<size_t>(slot.key)] = -1;
+    if (slot.resident) slot_of_[static_cast<size_t>(slot.key)] = -1;
     --taken_[static_cast<size_t>(slot.key) / experts_];
   }
   if (slot.recent) --recent_count_;
