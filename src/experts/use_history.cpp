@@ -8,13 +8,15 @@
 namespace wader {
 namespace {
 
-// A window of half the experts' number in uses: E / 2k tokens. Longer ones follow a drift worse.
-constexpr double kWindowUsesPerExpert = 0.5;
+// A window of a quarter of the experts in uses: E / 4k tokens. Longer ones follow a drift worse.
+constexpr double kWindowUsesPerExpert = 0.25;
 // Longer windows are passes over a prompt, which say little of the next tokens.
-constexpr double kLongestWindow = 8;
+constexpr double kLongestWindow = 16;
 // What a round of windows, one of each layer, leaves of the older ones' weight.
 constexpr double kKeptPerRound = 0.97;
-// How strongly weights are held to equal ones, relative to the mean square of the shares.
+// Weights before anything was learnt; they favour the middle, whose worst case is mildest.
+constexpr std::array<double, UseHistory::kSpans> kFirstWeights = {0.1, 0.25, 0.35, 0.2, 0.1};
+// How strongly weights are held to the first ones, relative to the mean square of the shares.
 constexpr double kRidge = 1e-3;
 // A pass over a long prompt would fade a short span to nothing; it keeps what it has, as a
 // millionth beside a new token.
@@ -33,8 +35,8 @@ UseHistory::UseHistory(uint32_t layers, uint32_t experts)
       values_(static_cast<size_t>(layers) * experts),
       shares_before_(values_.size()),
       window_uses_(values_.size(), 0),
-      pass_of_(values_.size(), 0) {
-  weights_.fill(1.0 / kSpans);
+      pass_of_(values_.size(), 0),
+      weights_(kFirstWeights) {
   for (Layer& layer : layer_) layer.growth.fill(1.0);
 }
 
@@ -154,7 +156,7 @@ void UseHistory::fit() {
   const double ridge = kRidge * mean_square;
   for (int round = 0; round < 30; ++round)
     for (uint32_t i = 0; i < kSpans; ++i) {
-      double rest = targets_[i] + ridge / kSpans;
+      double rest = targets_[i] + ridge * kFirstWeights[i];
       for (uint32_t j = 0; j < kSpans; ++j)
         if (j != i) rest -= products_[i][j] * weights_[j];
       weights_[i] = std::max(0.0, rest / (products_[i][i] + ridge));
