@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "drift.h"
 #include "shapes.h"
+#include "synth.h"
 
 namespace {
 
@@ -23,8 +24,9 @@ Result<double> run(Arguments& arguments) {
     return invalid_argument_error("--model {} is not one of: {}", arguments.model,
                                   bench::released_shape_names());
   const uint32_t layers = arguments.layers ? arguments.layers : spec->layer_count();
-  // Of no model: its records have a byte.
-  arguments.options.shape = {layers, spec->experts, spec->experts_per_token, 1, 0};
+  const ExpertLayout layout = expert_layout(*spec, bench::usual_expert_format(*spec));
+  arguments.options.shape = {layers, spec->experts, spec->experts_per_token, layout.stride_bytes,
+                             0};  // of no model
   const RoutingTrace trace = bench::drifting_trace(arguments.options);
   ASSIGN_OR_RETURN(auto writer, RoutingTraceWriter::create(arguments.output, trace.shape));
   const size_t ids_of_a_row = size_t{trace.shape.layers} * trace.shape.experts_per_token;

@@ -92,7 +92,7 @@ TEST_F(Cli, TraceAndSimulateNameWhatIsWrong) {
   std::ofstream(home_ / "not.trace") << std::string(100, 'x');
   expect_error({"simulate", (home_ / "not.trace").string()}, 1, "not a routing trace");
   ASSERT_EQ(wader({"trace", "tiny", "-o", file, "--random", "4", "--count", "2"}).exit_code, 0);
-  for (const char* slots : {"0", "50", "101%", "x", "", "1.5", "-1"})
+  for (const char* slots : {"0", "65", "101%", "x", "", "1.5", "-1"})
     expect_error({"simulate", file, "--slots", slots}, 2, "--slots");
   expect_error({"simulate", file, "--policies", "lru,fifo"}, 2, "fifo");
 }

@@ -38,7 +38,7 @@ Result<std::vector<uint32_t>> slot_counts(std::string_view text, const TraceShap
     const auto [stop, code] = std::from_chars(part.data(), end, number);
     const double slots = percent ? std::floor(number / 100 * all) : number;
     if (code != std::errc{} || stop != end || !(slots >= 1) || slots > all ||
-        slots != std::floor(slots))
+        (percent && number > 100) || slots != std::floor(slots))
       return invalid_argument_error(
           "--slots takes whole numbers from 1 to {:.0f}, or shares of it as 50%, not '{}'", all,
           part);
