@@ -14,10 +14,10 @@
 namespace wader::testing {
 namespace {
 
-constexpr const char* kCommands[] = {
-    "install", "list",     "rm",     "info",  "verify",        "chat",         "generate",
-    "logits",  "tokenize", "render", "check", "bench kernels", "bench decode", "bench prefill",
-    "trace", "simulate"};
+constexpr const char* kCommands[] = {"install",      "list",          "rm",       "info",
+                                     "verify",       "chat",          "generate", "logits",
+                                     "tokenize",     "render",        "check",    "bench kernels",
+                                     "bench decode", "bench prefill", "trace",    "simulate"};
 
 TEST_F(Cli, HelpOfEveryCommand) {
   const RunResult overview = wader({"--help"});
