@@ -71,7 +71,7 @@ TEST_P(KeptTrace, TheDefaultReadsLessThanLruAndLfu) {
   EXPECT_GE(compared, 2);
 }
 
-// The aim was 1.15. It is out of reach of a rule that does not know the future: where the router's
+// The aim was 1.15, and nothing tried came near it. Where the router's
 // choices are independent draws, plain LFU is the best such rule there is (Aho, Denning and Ullman
 // 1971), and it reads 1.7 times Belady's bytes there (skew-gpt-oss-20b). What is held here is what
 // was reached, rounded up.
