@@ -150,10 +150,11 @@ TEST_P(SameBits, IntegerBackEndsAreOne) {
 }
 
 TEST_P(SameBits, ColdAndWarmCacheAndEveryIo) {
-  for (const char* policy : {"lfu", "lru"})
+  for (const char* policy : {"blend", "lfu", "lru", "lfu-aged", "tinylfu", "layer-budget"})
     for (const char* direct : {"auto", "off"}) {
-      if (testing::kSanitized && (policy != std::string("lru") || direct != std::string("auto")))
+      if (testing::kSanitized && (policy != std::string("blend") || direct != std::string("auto")))
         continue;
+      if (policy != std::string("blend") && direct != std::string("auto")) continue;
       EngineOptions options = options_with(all_slots / 2, 32, 2);
       options.cache_policy = policy;
       options.direct = direct;

@@ -15,10 +15,12 @@ using enum Command;
 constexpr uint32_t kAll = ~0u;
 constexpr uint32_t kBenchEngine = on({bench_decode, bench_prefill});
 constexpr uint32_t kBench = kBenchEngine | on({bench_kernels});
-constexpr uint32_t kEngine = on({chat, generate, logits, check}) | kBenchEngine;
+constexpr uint32_t kEngine = on({chat, generate, logits, check, trace}) | kBenchEngine;
 constexpr uint32_t kPlan = kEngine | on({info});
-constexpr uint32_t kSampling = on({chat, generate});
+constexpr uint32_t kAnswer = on({chat, generate});
+constexpr uint32_t kSampling = kAnswer | on({trace});
 constexpr uint32_t kPrompt = on({chat, render});
+constexpr uint32_t kDate = kPrompt | on({trace});
 
 constexpr OperandSpec kModel = {"MODEL", "a container's path, or the name of an installed model"};
 
@@ -144,6 +146,21 @@ constexpr CommandSpec kCommands[] = {
      "the 8-bit peak, which is measured before each round.\n"
      "With --a and --b as in `wader bench decode`.",
      {kModel, {}}},
+    {trace,
+     "trace",
+     "record which experts real work uses",
+     "Computes prompts, decodes up to --count tokens after each, and writes the router's choices, "
+     "pass by pass as they ran: what `wader simulate` replays. Each prompt begins a new session, "
+     "the sampling's seed one further. A trace holds ids of experts, no text.",
+     {kModel, {}}},
+    {simulate,
+     "simulate",
+     "replay a trace: what each cache policy would read, with how many slots",
+     "Runs the program's own slot policies over a trace of `wader trace`, without reading an "
+     "expert. Shown is what Belady's rule reads, which knows the future and which no policy can "
+     "beat, and each policy as a multiple of it: of all passes, of decoded tokens alone, and, "
+     "where the trace has prompts of 500 tokens, the hit rate of the first 16 tokens after them.",
+     {{"TRACE", "a file of `wader trace`"}, {}}},
 };
 
 constexpr FlagSpec kFlags[] = {
@@ -176,7 +193,31 @@ constexpr FlagSpec kFlags[] = {
      "go on with the conversation saved there, if there is one; save it there at the end",
      FlagGroup::command, on({chat})},
     {"--date", "YYYY-MM-DD", "today", "the conversation's date; SOURCE_DATE_EPOCH is respected",
-     FlagGroup::command, kPrompt},
+     FlagGroup::command, kDate},
+    // trace
+    {"--output", "FILE", "", "the trace to write", FlagGroup::command, on({trace})},
+    {"--prompt", "TEXT", "", "one question, in the model's chat format", FlagGroup::command,
+     on({trace})},
+    {"--prompts", "FILE", "", "questions, one a line", FlagGroup::command, on({trace})},
+    {"--messages", "FILE", "", "a chat as `wader render` reads it, or a list of them",
+     FlagGroup::command, on({trace})},
+    {"--tokens", "IDS", "", "token ids: 1,2,3, or @FILE, or - for standard input",
+     FlagGroup::command, on({trace})},
+    {"--random", "N", "", "N random token ids", FlagGroup::command, on({trace})},
+    {"--repeat", "N", "1", "so many prompts of random ids", FlagGroup::command, on({trace})},
+    {"--count", "N", "128", "tokens decoded after each prompt at most", FlagGroup::command,
+     on({trace})},
+    // simulate
+    {"--slots", "LIST", "12.5%,25%,37.5%,50%,75%", "slot counts, or shares of all experts",
+     FlagGroup::command, on({simulate})},
+    {"--policies", "LIST", "all", "blend, lru, lfu, lfu-aged, tinylfu, layer-budget",
+     FlagGroup::command, on({simulate})},
+    {"--warm-up", "N", "0", "tokens at the beginning that fill the slots and are not counted",
+     FlagGroup::command, on({simulate})},
+    {"--learn", "TRACE", "", "begin with the usage that a run over this trace would have left",
+     FlagGroup::command, on({simulate})},
+    {"--svg", "FILE", "", "draw bytes a token by slots, one line a policy", FlagGroup::command,
+     on({simulate})},
     // raw ids
     {"--tokens", "IDS", "", "token ids: 1,2,3, or @FILE, or - for standard input",
      FlagGroup::command, on({generate, logits})},
@@ -244,7 +285,7 @@ constexpr FlagSpec kFlags[] = {
      kSampling},
     {"--greedy", "", "", "the same as --temperature 0", FlagGroup::sampling, kSampling},
     {"--max-tokens", "N", "to the context's end", "end an answer after N tokens",
-     FlagGroup::sampling, kSampling},
+     FlagGroup::sampling, kAnswer},
 
     {"--context", "N", "auto", "tokens of prompt and answer together", FlagGroup::engine, kPlan},
     {"--memory", "SIZE", "auto",
@@ -255,7 +296,12 @@ constexpr FlagSpec kFlags[] = {
     {"--threads", "N", "auto", "compute threads; auto respects affinity and cgroup quota",
      FlagGroup::engine, kPlan},
     {"--chunk", "N", "auto", "prompt tokens computed in one pass", FlagGroup::engine, kPlan},
-    {"--cache-policy", "NAME", "lfu", "which expert gives up its slot", FlagGroup::engine, kPlan},
+    {"--cache-policy", "NAME", "blend",
+     "which expert gives up its slot: blend, lru, lfu, lfu-aged, tinylfu, layer-budget",
+     FlagGroup::engine, kPlan},
+    {"--usage", "MODE", "on",
+     "on or off: remember beside the model which experts are used, and begin with that",
+     FlagGroup::engine, kAnswer},
     {"--lookahead", "MODE", "auto",
      "on, off or auto: read experts that the next layer will probably choose; auto while it pays",
      FlagGroup::engine, kPlan},
@@ -267,7 +313,7 @@ constexpr FlagSpec kFlags[] = {
      FlagGroup::engine, kPlan},
 
     {"--json", "", "", "print facts as JSON", FlagGroup::general,
-     on({install, list, info, verify, chat, generate, logits, check}) | kBench},
+     on({install, list, info, verify, chat, generate, logits, check, trace, simulate}) | kBench},
     {"--help", "", "", "show this help", FlagGroup::general, kAll},
 };
 

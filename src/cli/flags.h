@@ -25,6 +25,8 @@ enum class Command : uint8_t {
   bench_kernels,
   bench_decode,
   bench_prefill,
+  trace,
+  simulate,
 };
 
 struct OperandSpec {

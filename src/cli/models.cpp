@@ -12,6 +12,7 @@
 #include "container/container.h"
 #include "container/journal.h"
 #include "container/manifest.h"
+#include "experts/usage_file.h"
 
 namespace wader {
 namespace {
@@ -109,13 +110,19 @@ std::string_view without_temporary_suffix(std::string_view name) {
 // Names at the top of a container, finished or not.
 bool belongs_to_container(std::string_view name) {
   name = without_temporary_suffix(name);
-  static constexpr std::array<std::string_view, 12> kNames = {
-      kManifestFile,         kTrunkFile,
-      "digests.bin",         "experts",
-      "tokenizer.json",      "tokenizer_config.json",
-      "config.json",         "generation_config.json",
-      "chat_template.jinja", "LICENSE",
-      "range.json",          kJournalFile};
+  static constexpr std::array<std::string_view, 13> kNames = {kManifestFile,
+                                                              kTrunkFile,
+                                                              "digests.bin",
+                                                              "experts",
+                                                              "tokenizer.json",
+                                                              "tokenizer_config.json",
+                                                              "config.json",
+                                                              "generation_config.json",
+                                                              "chat_template.jinja",
+                                                              "LICENSE",
+                                                              "range.json",
+                                                              kJournalFile,
+                                                              kUsageFile};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 

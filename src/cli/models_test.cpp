@@ -103,6 +103,7 @@ TEST_F(ModelsTest, NamesAreTame) {
 
 TEST_F(ModelsTest, RemovesContainersOnly) {
   install_tiny("tiny");
+  write(home_ / "tiny.wader" / "usage");  // what runs leave there
   write(home_ / "half.wader" / "experts" / "layer-000.bin");
   std::ofstream(home_ / "half.wader" / "install.json") << "{\"wader_install\":1";  // torn by a cut
   EXPECT_TRUE(remove_model(home_ / "tiny.wader").ok());

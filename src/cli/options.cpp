@@ -86,6 +86,12 @@ Result<EngineOptions> engine_options(const Args& args) {
   options.io = args.text("--io", options.io);
   options.direct = args.text("--direct", options.direct);
   options.lookahead = args.text("--lookahead", options.lookahead);
+  if (args.command() == Command::chat || args.command() == Command::generate) {
+    const std::string usage = args.text("--usage", "on");
+    if (usage != "on" && usage != "off")
+      return invalid_argument_error("--usage must be on or off, not '{}'", usage);
+    options.keeps_usage = usage == "on";
+  }
   RETURN_IF_ERROR(validate_engine_options(options));
   return options;
 }
@@ -103,6 +109,7 @@ Result<SamplingParams> sampling_params(const Args& args, const SamplingParams& d
 Status check_sampling_flags(const Args& args) {
   SamplingParams params;
   RETURN_IF_ERROR(apply_sampling_flags(args, params));
+  if (args.command() == Command::trace) return {};  // its limit is --count
   const Result<uint32_t> limit = max_tokens(args);
   return limit.ok() ? Status() : Status(limit.error());
 }

@@ -8,6 +8,7 @@
 #include "base/machine.h"
 #include "engine/loaded_model.h"
 #include "engine/timeline.h"
+#include "experts/usage_file.h"
 
 namespace wader {
 namespace {
@@ -175,7 +176,31 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
   ASSIGN_OR_RETURN(model->cache_, ExpertCache::create(*model->source_, plan.slots, rule,
                                                       *model->queue_, *model->threads_));
   ASSIGN_OR_RETURN(model->weights_, TrunkWeights::load(model->container_));
+  if (options.on_routing)
+    model->routing_observer_.on_router = [on_routing = options.on_routing](
+                                             uint32_t layer, std::span<const uint32_t> ids,
+                                             std::span<const float>) { on_routing(layer, ids); };
+  model->keeps_usage_ = options.keeps_usage;
+  if (options.keeps_usage) model->begin_with_usage();
   return model;
+}
+
+// A file that is missing, damaged or of another container is no history; it is replaced at the end.
+void LoadedModel::begin_with_usage() {
+  auto usage = read_usage_file(container_.directory() / kUsageFile, usage_identity());
+  if (usage.ok()) cache_->policy().history().begin_with(*usage);
+}
+
+UsageIdentity LoadedModel::usage_identity() const {
+  return {container_.identity(), source_->layers(), source_->experts()};
+}
+
+LoadedModel::~LoadedModel() {
+  // A model that was opened and did nothing has nothing to say, and a directory that cannot be
+  // written to keeps what it has.
+  if (keeps_usage_ && cache_ != nullptr && cache_->policy().history().has_counted())
+    (void)write_usage_file(container_.directory() / kUsageFile, usage_identity(),
+                           cache_->policy().history().whole_past());
 }
 
 Status LoadedModel::read_generation_config() {

@@ -32,7 +32,7 @@ struct EngineOptions {
   uint32_t slots = 0;         // 0 = what fits
   uint32_t threads = 0;       // 0 = auto: min(affinity, cgroup quota)
   std::string kernels = "auto";
-  std::string cache_policy = "lfu";
+  std::string cache_policy = "blend";
   std::string io = "threads";
   std::string lookahead = "auto";
   std::string direct = "auto";          // on | off | auto: O_DIRECT where a probe read proves it
@@ -44,6 +44,12 @@ struct EngineOptions {
   uint64_t process_bytes = 0;
   uint64_t extra_bytes =
       0;  // what the caller will hold itself, counted in the plan (captured values)
+  // Called for each moe layer of each pass, in order, with the experts of its rows (rows, k); not
+  // for passes that evaluate() captures. For routing traces.
+  std::function<void(uint32_t layer, std::span<const uint32_t> ids)> on_routing = {};
+  // Begins with the use of experts that earlier runs have left in the container's `usage` file, and
+  // leaves this one's there when it closes; where that cannot be written, nothing happens.
+  bool keeps_usage = false;
   // Tests put faults under the cache by giving their own reads.
   std::function<std::unique_ptr<ReadQueue>()> make_read_queue = {};
 };

@@ -6,6 +6,7 @@
 #include "base/thread_pool.h"
 #include "engine/engine.h"
 #include "experts/lookahead.h"
+#include "experts/usage_file.h"
 #include "model/container_experts.h"
 #include "model/forward.h"
 #include "model/snapshots.h"
@@ -19,6 +20,8 @@ class LoadedModel final : public Engine {
                                                    std::unique_ptr<Tokenizer> tokenizer,
                                                    const EngineOptions& options,
                                                    const MemoryPlan& plan);
+
+  ~LoadedModel() override;
 
   const Container& container() const override { return container_; }
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
@@ -36,12 +39,18 @@ class LoadedModel final : public Engine {
   // One pass over `rows`, its times and what lookahead gave counted.
   Status run(std::span<const Row> rows, const LogitsFn& on_logits,
              const ForwardObserver* observer = nullptr);
+  // Null when nobody watches.
+  const ForwardObserver* routing_observer() const {
+    return routing_observer_.on_router ? &routing_observer_ : nullptr;
+  }
   EngineStats& counters() { return stats_; }
   void session_closed() { --open_sessions_; }
 
  private:
   LoadedModel(Container container, std::unique_ptr<Tokenizer> tokenizer, const MemoryPlan& plan);
   Status read_generation_config();
+  UsageIdentity usage_identity() const;
+  void begin_with_usage();
 
   Container container_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -59,6 +68,8 @@ class LoadedModel final : public Engine {
   std::unique_ptr<ReadQueue> queue_;
   std::unique_ptr<ExpertCache> cache_;
   LookaheadGate lookahead_{LookaheadMode::off};
+  ForwardObserver routing_observer_;
+  bool keeps_usage_ = false;
   EngineStats stats_;
   uint32_t max_sessions_ = 1, open_sessions_ = 0;
 };

@@ -176,7 +176,7 @@ Status Timeline::evaluate(std::span<const TokenId> tokens, uint32_t first_logits
   while (begin < total) {
     const uint32_t count = std::min(model_.plan().chunk, total - begin);
     RETURN_IF_ERROR(pass(tokens, begin, count, first_logits, on_logits,
-                         observer ? observer->from(begin) : nullptr));
+                         observer ? observer->from(begin) : model_.routing_observer()));
     model_.counters().prefill_tokens += count;
     begin += count;
   }
@@ -203,7 +203,8 @@ Result<bool> Timeline::prefill(std::span<const TokenId> prompt, const GenerateOp
     const uint32_t count = prefill_rows(begin, total, turn_start);
     RETURN_IF_ERROR(pass(
         prompt, begin, count, total - 1,
-        [&](uint32_t, std::span<const float> logits) { on_last_logits(logits); }, nullptr));
+        [&](uint32_t, std::span<const float> logits) { on_last_logits(logits); },
+        model_.routing_observer()));
     model_.counters().prefill_tokens += count;
     keep_periodic(begin);
     if (state_.can_save(turn_start) && turn_start > begin)
@@ -264,7 +265,8 @@ Result<Generation> Timeline::generate(std::span<const TokenId> prompt,
     const auto position = static_cast<uint32_t>(tokens_.size());
     rows_.assign(1, {id, &state_, position, true});
     RETURN_IF_ERROR(model_.run(
-        rows_, [&](size_t, std::span<const float> logits) { sampled = sampler.sample(logits); }));
+        rows_, [&](size_t, std::span<const float> logits) { sampled = sampler.sample(logits); },
+        model_.routing_observer()));
     tokens_.push_back(id);
     keep_periodic(position);
   }

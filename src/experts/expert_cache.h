@@ -81,6 +81,7 @@ class ExpertCache {
   // Closes the pass: waits for reads still in flight, unpins. No lease may be alive.
   void end();
 
+  SlotPolicy& policy() { return policy_; }  // its history, for who keeps it between runs
   uint32_t slot_count() const { return policy_.slot_count(); }
   uint32_t resident_count() const { return policy_.resident_count(); }
   double read_seconds() const { return read_seconds_; }

@@ -8,19 +8,33 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "experts/use_history.h"
 
 namespace wader {
 
+// Who gives up a slot. Among equals the longest unused goes first.
 enum class EvictionRule : uint8_t {
-  lfu,  // fewest uses since start goes first, the longest unused among equals
-  lru,  // the longest unused goes first
+  blend,         // the longest expected wait until its next use (use_history.h)
+  lru,           // the longest unused
+  lfu,           // the fewest uses since start
+  lfu_aged,      // the least share of its layer's uses, in a memory that fades
+  tinylfu,       // an eighth of the slots are a queue of the newest; who leaves it and the least
+                 // used of the others are compared, and the rarer one goes (after W-TinyLFU)
+  layer_budget,  // as blend, but from a layer that holds more than its equal share of the slots
 };
 
+struct EvictionRuleName {
+  EvictionRule rule;
+  std::string_view name;
+};
+std::span<const EvictionRuleName> eviction_rules();
 Result<EvictionRule> eviction_rule_from_name(std::string_view name);
+std::string_view name_of(EvictionRule rule);
 
 class SlotPolicy {
  public:
@@ -46,6 +60,10 @@ class SlotPolicy {
   // Makes a retired slot free again; nothing when none is.
   std::optional<uint32_t> restore();
 
+  // What is known of the experts' uses: to be kept between runs, and to begin with.
+  const UseHistory& history() const { return history_; }
+  UseHistory& history() { return history_; }
+
   uint32_t slot_count() const { return static_cast<uint32_t>(slots_.size()); }
   uint32_t usable_count() const { return slot_count() - retired_count_; }
   uint32_t resident_count() const;
@@ -59,18 +77,39 @@ class SlotPolicy {
     bool pinned = false;
     bool resident = false;
     bool retired = false;
+    bool recent = false;  // tinylfu: in the queue of the newest
+  };
+  // Goes first where it is less. The last part is the same in every rule: the time of the last use.
+  struct Rank {
+    int group = 0;
+    double value = 0;
+    uint64_t last_use = 0;
+    auto operator<=>(const Rank&) const = default;
   };
   size_t key(uint32_t layer, uint32_t expert) const {
     return static_cast<size_t>(layer) * experts_ + expert;
   }
   void forget(Slot& slot);
-  std::optional<uint32_t> victim() const;
+  Rank rank(const Slot& slot, uint32_t for_layer) const;
+  // The slot that goes first of those that `may` go; a free one before all.
+  template <typename May>
+  std::optional<uint32_t> first_of(uint32_t for_layer, May may) const;
+  // The slot to give up for an expert of the layer.
+  std::optional<uint32_t> victim(uint32_t for_layer);
+  std::optional<uint32_t> tinylfu_victim(uint32_t for_layer);
+  void add_recent(uint32_t slot);
+  uint32_t recent_room() const;
+  uint64_t last_use_of(uint32_t slot) const {
+    return last_use_[static_cast<size_t>(slots_[slot].key)];
+  }
 
-  const uint32_t experts_;
+  const uint32_t layers_, experts_;
   const EvictionRule rule_;
   uint64_t clock_ = 0;  // counts calls that count uses
-  uint32_t retired_count_ = 0;
+  uint32_t retired_count_ = 0, recent_count_ = 0;
+  UseHistory history_;
   std::vector<Slot> slots_;
+  std::vector<uint32_t> taken_;   // by layer: slots that hold an expert of it
   std::vector<int32_t> slot_of_;  // by key: slot of a resident expert, −1 otherwise
   std::vector<uint64_t>
       uses_;  // by key; kept when the expert leaves, so that a returning one has its history
