@@ -75,7 +75,13 @@ class ExpertCache {
   // Closes the pass: waits for reads still in flight, unpins. No lease may be alive.
   void end();
 
+  // Between passes: gives the memory of slots back until at most `slots` are usable, or takes slots
+  // into use again until so many are. What a retired slot held is read again when it is wanted.
+  // `slots`: 1 to slot_count().
+  void set_usable_slots(uint32_t slots);
+
   uint32_t slot_count() const { return policy_.slot_count(); }
+  uint32_t usable_count() const { return policy_.usable_count(); }
   uint32_t resident_count() const { return policy_.resident_count(); }
   const ExpertCounters& counters() const { return counters_; }
   void reset_counters() { counters_ = {}; }
