@@ -250,6 +250,10 @@ constexpr FlagSpec kFlags[] = {
     {"--memory", "SIZE", "auto",
      "bound of the whole process, e.g. 4GiB; auto is what the machine has left", FlagGroup::engine,
      kPlan},
+    {"--governor", "MODE", "on",
+     "on or off: hold fewer experts while the machine is short of memory, more again when it is "
+     "not",
+     FlagGroup::engine, kPlan},
     {"--slots", "N", "auto", "experts held in memory; auto is what fits the budget",
      FlagGroup::engine, kPlan},
     {"--threads", "N", "auto", "compute threads; auto respects affinity and cgroup quota",

@@ -85,6 +85,10 @@ Result<EngineOptions> engine_options(const Args& args) {
   options.cache_policy = args.text("--cache-policy", options.cache_policy);
   options.io = args.text("--io", options.io);
   options.direct = args.text("--direct", options.direct);
+  const std::string governor = args.text("--governor", "on");
+  if (governor != "on" && governor != "off")
+    return invalid_argument_error("--governor must be on or off, not '{}'", governor);
+  options.governor = governor == "on";
   const std::string lookahead = args.text("--lookahead", "auto");
   if (lookahead == "on") {
     return invalid_argument_error(

@@ -73,7 +73,10 @@ Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& op
                             .sessions = options.sessions,
                             .snapshots = options.snapshots,
                             .extra_bytes = options.extra_bytes};
-  ASSIGN_OR_RETURN(MemoryPlan plan, plan_memory(container.spec(), request, machine));
+  auto planned = plan_memory(container.spec(), request, machine);
+  if (!planned.ok() && planned.error().code == ErrorCode::over_budget && options.memory_bytes == 0)
+    return std::move(planned).error().within(room.reason);
+  ASSIGN_OR_RETURN(MemoryPlan plan, std::move(planned));
   if (options.process_bytes == 0 && process.peak_resident_bytes > plan.budget_bytes)
     return over_budget_error(
         "--memory {} is less than the {} that loading the tokenizer took; try --memory {}MiB",
@@ -116,6 +119,8 @@ EngineStats stats_between(const EngineStats& before, const EngineStats& after) {
   d.pass_seconds.router -= before.pass_seconds.router;
   d.pass_seconds.experts -= before.pass_seconds.experts;
   d.pass_seconds.head -= before.pass_seconds.head;
+  d.pool_shrinks -= before.pool_shrinks;
+  d.pool_growths -= before.pool_growths;
   return d;
 }
 
@@ -173,6 +178,9 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
   ASSIGN_OR_RETURN(model->cache_,
                    ExpertCache::create(*model->source_, plan.slots, rule, *model->queue_));
   ASSIGN_OR_RETURN(model->weights_, TrunkWeights::load(model->container_));
+  if (options.governor)
+    model->governor_.emplace(*model->cache_, plan, model->source_->record_bytes(),
+                             options.memory_bytes == 0, options.read_memory);
   return model;
 }
 
@@ -212,6 +220,8 @@ EngineStats LoadedModel::stats() const {
   stats.bytes_read = experts.bytes_read;
   stats.read_wait_seconds = experts.wait_seconds;
   stats.peak_rss_bytes = process_memory().peak_resident_bytes;
+  stats.slots = cache_->slot_count();
+  stats.usable_slots = cache_->usable_count();
   return stats;
 }
 

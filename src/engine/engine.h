@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "container/container.h"
+#include "engine/governor.h"
 #include "io/read_queue.h"
 #include "kernels/ops.h"
 #include "model/memory_plan.h"
@@ -34,6 +35,7 @@ struct EngineOptions {
   std::string cache_policy = "lfu";
   std::string io = "threads";
   std::string direct = "auto";          // on | off | auto: O_DIRECT where a probe read proves it
+  bool governor = true;                 // the pool shrinks while the machine is short of memory
   uint32_t sessions = 1;                // that may be open at once
   uint32_t snapshots = kAutoSnapshots;  // of the state, kept by each session
   // What the process holds before a model is loaded, as a plan of this process has said; 0: counted
@@ -44,6 +46,8 @@ struct EngineOptions {
       0;  // what the caller will hold itself, counted in the plan (captured values)
   // Tests put faults under the cache by giving their own reads.
   std::function<std::unique_ptr<ReadQueue>()> make_read_queue = {};
+  // Tests tell the governor what the machine has left, once a pass.
+  std::function<MemoryReading()> read_memory = {};
 };
 
 // Refuses values that this version does not know, naming the flag and what it takes.
@@ -57,6 +61,8 @@ struct EngineStats {
   double read_wait_seconds = 0;                 // compute stood still for a read
   PassSeconds pass_seconds;                     // of all passes, read_wait_seconds in its experts
   uint64_t peak_rss_bytes = 0;                  // of the process, so far
+  uint32_t slots = 0, usable_slots = 0;         // of the plan; of them the governor grants now
+  uint64_t pool_shrinks = 0, pool_growths = 0;
 };
 // What came between two states of one engine: counters of `after` minus `before`.
 EngineStats stats_between(const EngineStats& before, const EngineStats& after);

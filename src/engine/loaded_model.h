@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "base/thread_pool.h"
 #include "engine/engine.h"
+#include "engine/pool_governor.h"
 #include "model/container_experts.h"
 #include "model/forward.h"
 #include "model/snapshots.h"
@@ -43,6 +45,10 @@ class LoadedModel final : public Engine {
             &stats_.pass_seconds};
   }
   EngineStats& counters() { return stats_; }
+  // Between two passes.
+  void govern() {
+    if (governor_) governor_->tick(stats_);
+  }
   void session_closed() { --open_sessions_; }
 
  private:
@@ -64,6 +70,7 @@ class LoadedModel final : public Engine {
   std::unique_ptr<ContainerExperts> source_;
   std::unique_ptr<ReadQueue> queue_;
   std::unique_ptr<ExpertCache> cache_;
+  std::optional<PoolGovernor> governor_;
   EngineStats stats_;
   uint32_t max_sessions_ = 1, open_sessions_ = 0;
 };
