@@ -180,7 +180,8 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
   ASSIGN_OR_RETURN(model->weights_, TrunkWeights::load(model->container_));
   if (options.governor)
     model->governor_.emplace(*model->cache_, plan, model->source_->record_bytes(),
-                             options.memory_bytes == 0, options.read_memory);
+                             options.memory_bytes == 0, model->source_->direct(),
+                             options.read_memory);
   return model;
 }
 

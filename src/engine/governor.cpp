@@ -11,8 +11,10 @@ namespace {
 // Share of time in which some task waited for memory. Idle machines show 0, one that reclaims clean
 // page cache a few per cent, one that thrashes far more than this.
 constexpr double kStallShare = 0.1;
-// A pool that stalls says less than a shortage: the tasks that wait may be another's, below a limit
-// of their own, and nothing that we give back helps them. So it costs at most half of the pool.
+// Stalls say less than a shortage: the tasks that wait may be another's, below a limit of their
+// own, and nothing that we give back helps them. With this many times what shall stay free to spare
+// they are that, and else they cost at most half of the pool.
+constexpr uint64_t kAmpleKeeps = 8;
 constexpr uint32_t kStallFloorDivisor = 2;
 constexpr uint32_t kStallStepDivisor = 8;
 constexpr uint32_t kUrgentStepDivisor = 4;
@@ -35,6 +37,12 @@ double stall_share(std::optional<uint64_t> before, std::optional<uint64_t> after
   return static_cast<double>(*after - *before) * 1e-6 / seconds;
 }
 
+// Of unknown room nothing is spare.
+uint64_t spare_bytes(const MemoryReading& reading) {
+  const uint64_t room = reading.room_bytes.value_or(0);
+  return room - std::min(room, reading.promised_bytes);
+}
+
 }  // namespace
 
 uint64_t governor_keep_bytes(uint64_t budget_bytes, bool memory_is_automatic) {
@@ -53,7 +61,7 @@ bool MemoryGovernor::is_short(const MemoryReading& reading) const {
 }
 
 bool MemoryGovernor::has_stalled(const MemoryReading& reading) const {
-  if (!last_) return false;
+  if (!last_ || spare_bytes(reading) >= kAmpleKeeps * limits_.keep_bytes) return false;
   const double seconds = reading.seconds - last_->seconds;
   return std::max(stall_share(last_->machine_stall_microseconds, reading.machine_stall_microseconds,
                               seconds),
@@ -91,8 +99,7 @@ uint32_t MemoryGovernor::slots_to_take(const MemoryReading& reading, uint32_t no
   const uint32_t slots = std::min(std::max(1u, limits_.most_slots / kGrowthStepDivisor),
                                   limits_.most_slots - now_slots);
   if (!reading.room_bytes) return slots;
-  const uint64_t spare =
-      *reading.room_bytes - std::min(*reading.room_bytes, reading.promised_bytes);
+  const uint64_t spare = spare_bytes(reading);
   const bool fits = spare / limits_.slot_bytes >= slots &&
                     spare - slots * limits_.slot_bytes >= 2 * limits_.keep_bytes;
   return fits ? slots : 0;

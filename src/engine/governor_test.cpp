@@ -124,18 +124,33 @@ TEST(Governor, TwoThatWatchTheSameMemorySettle) {
   EXPECT_GT((slots[0] + slots[1]) * kSlot, kAll - 256 * kMiB);
 }
 
-TEST(Governor, StallsCostHalfAPoolSwapMore) {
+TEST(Governor, StallsCostHalfAPoolAtMostAndNothingBesideAmpleRoom) {
+  struct Case {
+    uint64_t spare_bytes;
+    uint32_t slots;
+  };
+  for (const auto& [spare, slots] : {Case{200 * kMiB, 128}, {500 * kMiB, 128}, {512 * kMiB, 256}}) {
+    MemoryGovernor governor(kLimits);
+    uint32_t now_slots = 256;
+    uint64_t stalled = 0;
+    MemoryReading reading{.room_bytes = spare + kGiB, .promised_bytes = kGiB};
+    for (int i = 0; i < 80; ++i) {
+      reading.seconds += 0.25;
+      reading.cgroup_stall_microseconds = stalled += 100000;  // 40 % of the time
+      now_slots = governor.target_slots(reading, now_slots);
+    }
+    EXPECT_EQ(now_slots, slots) << spare;
+    for (int i = 0; i < 400; ++i) {  // no new ones
+      reading.seconds += 0.25;
+      now_slots = governor.target_slots(reading, now_slots);
+    }
+    EXPECT_EQ(now_slots, kLimits.most_slots);
+  }
+}
+
+TEST(Governor, WhatIsSwappedOutCostsSlotsOnce) {
   Machine machine(4 * kGiB);
   const auto others = [](double) { return 100 * kMiB; };
-  uint64_t stalled = 0;
-  machine.extra.cgroup_stall_microseconds = 0;
-  for (int i = 0; i < 80; ++i) {
-    machine.extra.cgroup_stall_microseconds = stalled += 100000;  // 40 % of the time
-    machine.run(0.25, others);
-  }
-  EXPECT_EQ(machine.slots, kLimits.most_slots / 2);
-  machine.run(60, others);  // it stays as it was: no new stalls
-  EXPECT_EQ(machine.slots, kLimits.most_slots);
   for (int i = 0; i < 80; ++i) {
     machine.extra.swapped_bytes += kMiB;
     machine.run(0.25, others);
@@ -146,10 +161,10 @@ TEST(Governor, StallsCostHalfAPoolSwapMore) {
 }
 
 TEST(Governor, FewStallsAndCountersThatStartAgainAreNothing) {
-  Machine machine(4 * kGiB);
+  Machine machine(1224 * kMiB);
   for (int i = 0; i < 200; ++i) {
     machine.extra.machine_stall_microseconds = i % 50 * 5000;  // 2 %, from 0 again and again
-    machine.run(0.25, [](double) { return 100 * kMiB; });
+    machine.run(0.25, [](double) { return 10 * kMiB; });
   }
   EXPECT_EQ(machine.shrinks, 0u);
 }

@@ -17,7 +17,8 @@ double steady_seconds() {
 }  // namespace
 
 PoolGovernor::PoolGovernor(ExpertCache& cache, const MemoryPlan& plan, uint64_t slot_bytes,
-                           bool memory_is_automatic, std::function<MemoryReading()> read)
+                           bool memory_is_automatic, bool stalls_count,
+                           std::function<MemoryReading()> read)
     : cache_(cache),
       policy_({.most_slots = plan.slots,
                .least_slots = plan.working_set_slots,
@@ -25,6 +26,7 @@ PoolGovernor::PoolGovernor(ExpertCache& cache, const MemoryPlan& plan, uint64_t 
                .keep_bytes = governor_keep_bytes(plan.budget_bytes, memory_is_automatic)}),
       planned_bytes_(plan.total_bytes()),
       slot_bytes_(slot_bytes),
+      stalls_count_(stalls_count),
       injected_(std::move(read)) {
   if (!injected_) watch_.emplace();
 }
@@ -38,14 +40,15 @@ std::optional<MemoryReading> PoolGovernor::read() {
   const uint64_t retired_bytes =
       uint64_t{cache_.slot_count() - cache_.usable_count()} * slot_bytes_;
   const uint64_t granted = planned_bytes_ - std::min(planned_bytes_, retired_bytes);
-  return MemoryReading{
-      .seconds = now,
-      .room_bytes = state.room_bytes,
-      .promised_bytes = granted - std::min(granted, state.resident_bytes),
-      .machine_stall_microseconds = state.machine_stall_microseconds,
-      .cgroup_stall_microseconds = state.cgroup_stall_microseconds,
-      .swapped_bytes = state.swapped_bytes,
-  };
+  MemoryReading reading{.seconds = now,
+                        .room_bytes = state.room_bytes,
+                        .promised_bytes = granted - std::min(granted, state.resident_bytes),
+                        .swapped_bytes = state.swapped_bytes};
+  if (stalls_count_) {
+    reading.machine_stall_microseconds = state.machine_stall_microseconds;
+    reading.cgroup_stall_microseconds = state.cgroup_stall_microseconds;
+  }
+  return reading;
 }
 
 void PoolGovernor::tick(EngineStats& stats) {
