@@ -269,6 +269,10 @@ constexpr FlagSpec kFlags[] = {
      "instruction set of the arithmetic; ref is the reference, and what check takes",
      FlagGroup::engine, kPlan},
 
+    {"--disk-rate", "SIZE", "",
+     "predict speeds for a disk that reads so many bytes a second, e.g. 2GiB", FlagGroup::command,
+     on({info})},
+
     {"--json", "", "", "print facts as JSON", FlagGroup::general,
      on({install, list, info, verify, chat, generate, logits, check}) | kBench},
     {"--help", "", "", "show this help", FlagGroup::general, kAll},

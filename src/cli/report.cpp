@@ -145,6 +145,21 @@ Json figures_json(const RunFigures& f, uint64_t budget_bytes) {
           {"pool_growths", e.pool_growths}};
 }
 
+Json prediction_json(const Prediction& p, const MachineSpeed& speed) {
+  const auto decode = [](const DecodePrediction& d) {
+    return Json{{"tokens_per_second", d.tokens_per_second},
+                {"read_bytes_per_token", d.read_bytes_per_token},
+                {"hit_rate", d.hit_rate}};
+  };
+  return {
+      {"skewed", decode(p.skewed)},
+      {"uniform", decode(p.uniform)},
+      {"first_prompt_read_bytes", p.first_prompt_read_bytes},
+      {"first_token_seconds", p.first_token_seconds ? Json(*p.first_token_seconds) : Json(nullptr)},
+      {"disk_rate", speed.disk_bytes_per_second},
+      {"memory_bandwidth", speed.memory_bytes_per_second}};
+}
+
 std::string_view finish_name(FinishReason reason) {
   switch (reason) {
     case FinishReason::stop:
