@@ -236,6 +236,15 @@ TEST_F(MemoryPressure, PageCacheIsNotUse) {
   if (run.exit_code == 0) EXPECT_EQ(run.report["usable_slots"], run.report["slots"]);
 }
 
+// The warning at the start says that the system may end the program: the pool is then not filled as
+// far as it was planned.
+TEST_F(MemoryPressure, ABudgetBeyondTheLimitIsNotFilled) {
+  const uint64_t budget = smallest_bytes_ + 64 * kMiB;
+  const WorkerRun run =
+      load(budget, smallest_bytes_ + 24 * kMiB, std::max(4.0, soak_seconds() / 10));
+  if (run.exit_code == 0) EXPECT_LT(run.report["usable_slots"], run.report["slots"]);
+}
+
 TEST_F(MemoryPressure, ThePoolMakesRoomForANeighbourAndTakesItBack) {
   const uint64_t budget = smallest_bytes_ + 64 * kMiB, limit = budget + 16 * kMiB;
   ASSERT_TRUE(cgroup_->set_limit(limit));
