@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/memory_watch.h"
+#include "base/units.h"
 #include "test_models.h"
 
 namespace {
@@ -31,11 +33,13 @@ void operator delete(void* p, std::size_t) noexcept {
 namespace wader {
 namespace {
 
-TEST(NoAllocation, BetweenTwoTokens) {
+// `read_memory` empty: this machine's own readings.
+void expect_no_allocation(std::function<MemoryReading()> read_memory, EngineStats& stats) {
   EngineOptions options;
+  options.read_memory = std::move(read_memory);
   options.memory_bytes = 512u << 20;
   options.context = 256;
-  options.slots = 8;  // every token reads experts
+  options.slots = 8;  // of which 4 are a working set: every token reads experts
   options.chunk = 16;
   options.threads = 2;
   const auto engine = testing::open_engine(testing::tiny_container(), options);
@@ -55,6 +59,34 @@ TEST(NoAllocation, BetweenTwoTokens) {
   ASSERT_TRUE(result.ok());
   ASSERT_EQ(at_token.size(), 64u);
   EXPECT_EQ(at_token.back(), at_token.front());
+  stats = engine->stats();
+}
+
+TEST(NoAllocation, BetweenTwoTokens) {
+  EngineStats stats;
+  expect_no_allocation({}, stats);
+}
+
+TEST(NoAllocation, WhileThePoolShrinksAndGrows) {
+  MemoryReading reading;
+  EngineStats stats;
+  expect_no_allocation(
+      [&] {
+        reading.seconds += 60;
+        reading.room_bytes = static_cast<int>(reading.seconds) % 7 == 0 ? 0 : 64 * kGiB;
+        return reading;
+      },
+      stats);
+  EXPECT_GT(stats.pool_shrinks, 2u);
+  EXPECT_GT(stats.pool_growths, 2u);
+}
+
+TEST(NoAllocation, ReadingTheMachine) {
+  MemoryWatch watch;
+  const uint64_t before = allocations.load();
+  const MemoryState state = watch.read();
+  EXPECT_EQ(allocations.load(), before);
+  EXPECT_TRUE(state.room_bytes.has_value());
 }
 
 }  // namespace

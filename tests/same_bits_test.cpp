@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <optional>
+#include <random>
 #include <string>
 #include <tuple>
 
@@ -182,6 +184,36 @@ TEST_P(SameBits, ReadsInAnyOrderWithFaultsThatHeal) {
     EXPECT_EQ(output_of(*open_session(*engine), prompt(), 12), reference_output(container()))
         << seed;
   }
+}
+
+// A machine that is short of memory now and then, between any two passes. Time goes fast, so that
+// the pool grows as often as it shrinks.
+std::function<MemoryReading()> moody_machine(uint32_t seed, uint64_t slot_bytes) {
+  return [random = std::mt19937(seed), reading = MemoryReading(), slot_bytes]() mutable {
+    reading.seconds += 60;
+    reading.room_bytes = random() % 16 == 0 ? 0 : 64 * kGiB;
+    if (random() % 3 == 0) reading.swapped_bytes += random() % 24 * slot_bytes;
+    return reading;
+  };
+}
+
+TEST_P(SameBits, WhileThePoolShrinksAndGrows) {
+  const uint64_t slot_bytes =
+      std::move(Container::open(container())).value().manifest().experts.stride_bytes;
+  for (const uint32_t slots : {all_slots / 2, all_slots})
+    for (const auto& [chunk, threads] : {std::pair{7u, 2u}, {64u, 4u}}) {
+      if (testing::kSanitized && chunk != 64) continue;
+      EngineOptions options = options_with(slots, chunk, threads);
+      options.read_memory = moody_machine(slots + chunk, slot_bytes);
+      const auto engine = open_engine(container(), options);
+      EXPECT_EQ(output_of(*open_session(*engine), prompt(), 12), reference_output(container()))
+          << slots << " slots, chunk " << chunk;
+      const EngineStats stats = engine->stats();
+      EXPECT_GT(stats.pool_shrinks, 2u);
+      EXPECT_GT(stats.pool_growths, 2u);
+      EXPECT_LE(stats.usable_slots, slots);
+      EXPECT_GE(stats.usable_slots, working_set);
+    }
 }
 
 TEST_P(SameBits, BeforeAndAfterARewind) {

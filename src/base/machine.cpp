@@ -12,6 +12,8 @@
 #include <set>
 #include <sstream>
 
+#include "base/memory_watch.h"
+
 namespace wader {
 namespace {
 
@@ -50,33 +52,6 @@ std::set<uint32_t> parse_cpu_list(std::string_view text) {
     for (int64_t cpu = *low; cpu <= *high; ++cpu) cpus.insert(static_cast<uint32_t>(cpu));
   }
   return cpus;
-}
-
-// The directories of this process' cgroup and all its parents, nearest first. `controller` empty:
-// cgroup v2.
-std::vector<fs::path> cgroup_directories(const fs::path& root, std::string_view controller) {
-  std::ifstream in(root / "proc/self/cgroup");
-  std::string line;
-  while (std::getline(in, line)) {  // "4:memory:/a/b" or "0::/a/b"
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    std::stringstream names(line.substr(first + 1, second - first - 1));
-    bool matches = controller.empty() && first + 1 == second;
-    for (std::string name; !controller.empty() && std::getline(names, name, ',');)
-      matches |= name == controller;
-    if (!matches) continue;
-    const fs::path mount = controller.empty() ? root / "sys/fs/cgroup"
-                                              : root / "sys/fs/cgroup" / std::string(controller);
-    // In a container the path is the host's and is not below the mount; what is there is then the
-    // container's own.
-    std::vector<fs::path> directories;
-    for (fs::path path = fs::path(line.substr(second + 1)).relative_path(); !path.empty();
-         path = path.parent_path())
-      if (fs::is_directory(mount / path)) directories.push_back(mount / path);
-    directories.push_back(mount);
-    return directories;
-  }
-  return {};
 }
 
 // The smallest CPU quota up the tree, in CPUs.
@@ -132,16 +107,6 @@ size_t physical_cores(const std::set<uint32_t>& cpus, const fs::path& root) {
   return cores.size();
 }
 
-std::optional<uint64_t> keyed_value(const fs::path& path, std::string_view wanted) {
-  std::ifstream in(path);
-  std::string key;
-  uint64_t value = 0;
-  while (in >> key >> value) {
-    if (key == wanted) return value;
-  }
-  return std::nullopt;
-}
-
 std::optional<uint64_t> meminfo_bytes(const fs::path& path, std::string_view wanted) {
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
@@ -153,22 +118,35 @@ std::optional<uint64_t> meminfo_bytes(const fs::path& path, std::string_view wan
   return std::nullopt;
 }
 
-// Room under one limit: what is used does not count where it is page cache, which the kernel gives
-// back.
-void apply_limit(MemoryRoom& room, const fs::path& limit_file, const fs::path& usage_file,
-                 uint64_t cache_bytes) {
-  const auto limit = int_file(limit_file);
-  const auto usage = int_file(usage_file);
-  if (!limit || *limit < 0 || *limit >= int64_t{1} << 60)
-    return;  // v1 writes "none" as 2^63 less a page
-  const auto used = static_cast<uint64_t>(usage.value_or(0));
-  const uint64_t held = used - std::min(used, cache_bytes);
-  const uint64_t left =
-      static_cast<uint64_t>(*limit) - std::min(static_cast<uint64_t>(*limit), held);
-  if (left < room.available_bytes) room = {left, "cgroup limit " + limit_file.string()};
-}
-
 }  // namespace
+
+std::vector<fs::path> cgroup_directories(const fs::path& root, std::string_view controller) {
+  std::ifstream in(root / "proc/self/cgroup");
+  std::string line;
+  while (std::getline(in, line)) {  // "4:memory:/a/b" or "0::/a/b"
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    std::stringstream names(line.substr(first + 1, second - first - 1));
+    bool matches = controller.empty() && first + 1 == second;
+    for (std::string name; !controller.empty() && std::getline(names, name, ',');)
+      matches |= name == controller;
+    if (!matches) continue;
+    fs::path mount = root / "sys/fs/cgroup";
+    if (!controller.empty())
+      mount /= std::string(controller);
+    else if (fs::is_directory(mount / "unified"))
+      mount /= "unified";
+    // In a container the path is the host's and is not below the mount; what is there is then the
+    // container's own.
+    std::vector<fs::path> directories;
+    for (fs::path path = fs::path(line.substr(second + 1)).relative_path(); !path.empty();
+         path = path.parent_path())
+      if (fs::is_directory(mount / path)) directories.push_back(mount / path);
+    directories.push_back(mount);
+    return directories;
+  }
+  return {};
+}
 
 std::vector<uint32_t> process_affinity() {
   std::vector<uint32_t> cpus;
@@ -196,25 +174,16 @@ ThreadChoice choose_threads(const std::vector<uint32_t>& affinity, const fs::pat
 }
 
 MemoryRoom memory_room(const fs::path& root) {
-  MemoryRoom room{std::numeric_limits<uint64_t>::max(), "no limit found"};
-  if (const auto available = meminfo_bytes(root / "proc/meminfo", "MemAvailable:"))
-    room = {*available, "MemAvailable"};
-  for (const fs::path& directory : cgroup_directories(root, "")) {
-    const uint64_t cache = keyed_value(directory / "memory.stat", "file").value_or(0);
-    for (const char* limit : {"memory.max", "memory.high"})
-      apply_limit(room, directory / limit, directory / "memory.current", cache);
-  }
-  for (const fs::path& directory : cgroup_directories(root, "memory")) {
-    const uint64_t cache = keyed_value(directory / "memory.stat", "total_cache").value_or(0);
-    apply_limit(room, directory / "memory.limit_in_bytes", directory / "memory.usage_in_bytes",
-                cache);
-  }
-  return room;
+  MemoryWatch watch(root);
+  const MemoryState state = watch.read();
+  if (!state.room_bytes) return {std::numeric_limits<uint64_t>::max(), "no limit found"};
+  return {*state.room_bytes, std::string(state.room_reason)};
 }
 
 ProcessMemory process_memory() {
   return {meminfo_bytes("/proc/self/status", "VmRSS:").value_or(0),
-          meminfo_bytes("/proc/self/status", "VmHWM:").value_or(0)};
+          meminfo_bytes("/proc/self/status", "VmHWM:").value_or(0),
+          meminfo_bytes("/proc/self/status", "VmSwap:").value_or(0)};
 }
 
 }  // namespace wader

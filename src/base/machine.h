@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace wader {
@@ -22,18 +23,23 @@ ThreadChoice choose_threads(const std::vector<uint32_t>& affinity,
                             const std::filesystem::path& root = "/");
 std::vector<uint32_t> process_affinity();  // sched_getaffinity
 
+// The directories of this process' cgroup and all its parents, nearest first, the mount last.
+// `controller` empty: cgroup v2, which hybrid systems mount at sys/fs/cgroup/unified.
+std::vector<std::filesystem::path> cgroup_directories(const std::filesystem::path& root,
+                                                      std::string_view controller);
+
 struct MemoryRoom {
   uint64_t available_bytes;  // what the process may still take without being killed or swapping
   std::string reason;        // "MemAvailable", "cgroup limit /sys/fs/cgroup/…/memory.max"
 };
 
-// min(MemAvailable, for every finite cgroup limit (max, high, limit_in_bytes) up the tree: limit −
-// use + page cache). Files that cannot be read or parsed limit nothing.
+// What MemoryWatch reads (memory_watch.h), once; the largest number where nothing is known.
 MemoryRoom memory_room(const std::filesystem::path& root = "/");
 
 struct ProcessMemory {
   uint64_t resident_bytes;       // now
   uint64_t peak_resident_bytes;  // VmHWM
+  uint64_t swapped_bytes;        // VmSwap
 };
 ProcessMemory process_memory();
 

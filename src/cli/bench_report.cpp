@@ -296,6 +296,8 @@ Json engine_json(const EngineRun& run, const EngineBenchOptions& options) {
               {"io", run.io},
               {"threads", run.plan.threads},
               {"slots", run.plan.slots},
+              {"usable_slots", round.engine.usable_slots},
+              {"pool_shrinks", round.engine.pool_shrinks},
               {"chunk", run.plan.chunk},
               {"context", run.plan.context}};
   if (decode) {

@@ -78,9 +78,14 @@ void show_stats(const State& state) {
       format_bytes(all.experts.bytes_read),
       wanted > 0 ? 100.0 * static_cast<double>(all.experts.hits) / static_cast<double>(wanted)
                  : 0.0));
-  print(fmt::format("memory       peak {} of {}, {} expert slots, context {} tokens\n",
-                    format_bytes(all.peak_rss_bytes), format_bytes(plan.budget_bytes), plan.slots,
-                    plan.context));
+  print(
+      fmt::format("memory       peak {} of {}, {} of {} expert slots in use, context {} "
+                  "tokens\n",
+                  format_bytes(all.peak_rss_bytes), format_bytes(plan.budget_bytes),
+                  all.usable_slots, plan.slots, plan.context));
+  if (all.pool_shrinks > 0)
+    print(fmt::format("             short of memory: {} times fewer slots, {} times more again\n",
+                      all.pool_shrinks, all.pool_growths));
   print(fmt::format("reads        {}\n", terminal_safe_line(state.chat.engine.io_description())));
 }
 

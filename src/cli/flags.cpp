@@ -291,6 +291,10 @@ constexpr FlagSpec kFlags[] = {
     {"--memory", "SIZE", "auto",
      "bound of the whole process, e.g. 4GiB; auto is what the machine has left", FlagGroup::engine,
      kPlan},
+    {"--governor", "MODE", "on",
+     "on or off: hold fewer experts while the machine is short of memory, more again when it is "
+     "not",
+     FlagGroup::engine, kPlan},
     {"--slots", "N", "auto", "experts held in memory; auto is what fits the budget",
      FlagGroup::engine, kPlan},
     {"--threads", "N", "auto", "compute threads; auto respects affinity and cgroup quota",
@@ -311,6 +315,10 @@ constexpr FlagSpec kFlags[] = {
     {"--kernels", "NAME", "auto",
      "instruction set of the arithmetic; ref is the reference, and what check takes",
      FlagGroup::engine, kPlan},
+
+    {"--disk-rate", "SIZE", "",
+     "predict speeds for a disk that reads so many bytes a second, e.g. 2GiB", FlagGroup::command,
+     on({info})},
 
     {"--json", "", "", "print facts as JSON", FlagGroup::general,
      on({install, list, info, verify, chat, generate, logits, check, trace, simulate}) | kBench},

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/hash.h"
 #include "base/machine.h"
@@ -11,6 +12,9 @@
 #include "cli/report.h"
 #include "cli/text.h"
 #include "container/manifest.h"
+#include "kernels/ops.h"
+#include "measure/machine_rates.h"
+#include "measure/predict.h"
 
 namespace wader {
 namespace {
@@ -41,10 +45,49 @@ uint64_t expert_bytes_a_token(const Manifest& manifest) {
 struct Machine {
   ThreadChoice threads;
   MemoryRoom memory;
+  std::optional<MachineSpeed> speed;  // where the disk's is known
 };
 
+// Memory and arithmetic are measured here, in some tenths of a second and inside the budget.
+Result<std::optional<MachineSpeed>> machine_speed(const Args& args, const EngineOptions& options,
+                                                  const MemoryPlan& plan) {
+  ASSIGN_OR_RETURN(const uint64_t disk, args.bytes("--disk-rate", 0));
+  if (disk == 0) return std::optional<MachineSpeed>();
+  ASSIGN_OR_RETURN(const Kernels* kernels, select_kernels(options.kernels));
+  const uint64_t spare_bytes = plan.budget_bytes - std::min(plan.budget_bytes, plan.process_bytes);
+  ASSIGN_OR_RETURN(const MeasuredRates rates,
+                   measure_rates(plan.threads, kernels->name,
+                                 std::clamp(spare_bytes / 2, kMiB, kBandwidthBytes / 2)));
+  return std::optional(MachineSpeed{static_cast<double>(disk), rates.read_bytes_per_second,
+                                    rates.int8_operations_per_second});
+}
+
+Result<std::optional<Prediction>> prediction(const Manifest& manifest, const EngineOptions& options,
+                                             const MemoryPlan& plan, const Machine& machine) {
+  if (!machine.speed) return std::optional<Prediction>();
+  ASSIGN_OR_RETURN(const Kernels* kernels, select_kernels(options.kernels));
+  return std::optional(
+      predict(manifest, prediction_request(plan, kernels->kv_dtype), *machine.speed));
+}
+
+std::string prediction_rows(const Prediction& p, const PredictionRequest& request,
+                            const MachineSpeed& speed) {
+  std::string first = "time to the first token not known for these kernels";
+  if (p.first_token_seconds)
+    first = fmt::format("first token of {} after {}", request.prompt_tokens,
+                        format_seconds(*p.first_token_seconds));
+  return fmt::format(
+      "{:<10} {:.1f} tok/s, {:.2f} GB read a token ({:.0f} % hits); {}\n"
+      "           {:.1f} tok/s, {:.2f} GB ({:.0f} %) if all experts were wanted equally often\n"
+      "           with the disk at {}, memory at {}\n",
+      "predicted", p.skewed.tokens_per_second, p.skewed.read_bytes_per_token / 1e9,
+      100 * p.skewed.hit_rate, first, p.uniform.tokens_per_second,
+      p.uniform.read_bytes_per_token / 1e9, 100 * p.uniform.hit_rate,
+      format_rate(speed.disk_bytes_per_second), format_rate(speed.memory_bytes_per_second));
+}
+
 Json info_json(const Container& container, const MemoryPlan& plan, const EngineOptions& options,
-               const Machine& machine) {
+               const Machine& machine, const std::optional<Prediction>& predicted) {
   const Manifest& m = container.manifest();
   const ArchitectureSpec& s = m.spec;
   return {{"path", container.directory().string()},
@@ -66,6 +109,7 @@ Json info_json(const Container& container, const MemoryPlan& plan, const EngineO
             {"threads_reason", options.threads != 0 ? "--threads" : machine.threads.reason},
             {"available_bytes", machine.memory.available_bytes},
             {"available_reason", machine.memory.reason}}},
+          {"predicted", predicted ? prediction_json(*predicted, *machine.speed) : Json(nullptr)},
           {"io", {{"back_end", options.io}, {"direct", options.direct}}}};
 }
 
@@ -110,12 +154,14 @@ std::string facts(const Container& container) {
 Result<int> run_info(const Args& args) {
   ASSIGN_OR_RETURN(const EngineOptions options, engine_options(args));
   ASSIGN_OR_RETURN(const Container container, open_container(args));
-  const Machine machine = {choose_threads(process_affinity()), memory_room()};
+  Machine machine = {choose_threads(process_affinity()), memory_room(), {}};
   auto plan = plan_for(container, options);
   if (!plan.ok()) return not_usage(std::move(plan).error());
   warn_of_overcommit(*plan);
+  ASSIGN_OR_RETURN(machine.speed, machine_speed(args, options, *plan));
+  ASSIGN_OR_RETURN(const auto predicted, prediction(container.manifest(), options, *plan, machine));
   if (args.has("--json")) {
-    print_json(info_json(container, *plan, options, machine));
+    print_json(info_json(container, *plan, options, machine, predicted));
     return 0;
   }
   print(facts(container) + "\n");
@@ -126,6 +172,8 @@ Result<int> run_info(const Args& args) {
                     format_bytes(machine.memory.available_bytes),
                     terminal_safe_line(machine.memory.reason)));
   print(fmt::format("{:<10} {}, O_DIRECT {}\n", "reads", options.io, options.direct));
+  if (predicted)
+    print(prediction_rows(*predicted, prediction_request(*plan, DType::f16), *machine.speed));
   return 0;
 }
 

@@ -92,6 +92,10 @@ Result<EngineOptions> engine_options(const Args& args) {
       return invalid_argument_error("--usage must be on or off, not '{}'", usage);
     options.keeps_usage = usage == "on";
   }
+  const std::string governor = args.text("--governor", "on");
+  if (governor != "on" && governor != "off")
+    return invalid_argument_error("--governor must be on or off, not '{}'", governor);
+  options.governor = governor == "on";
   RETURN_IF_ERROR(validate_engine_options(options));
   return options;
 }

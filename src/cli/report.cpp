@@ -104,14 +104,18 @@ Json plan_json(const MemoryPlan& plan) {
 std::string figures_line(const RunFigures& f, uint64_t budget_bytes) {
   std::string prompt = fmt::format("{} prompt", f.prompt_tokens);
   if (f.reused_tokens > 0) prompt += fmt::format(" ({} reused)", f.reused_tokens);
+  std::string pool;
+  if (f.engine.pool_shrinks > 0 || f.engine.usable_slots < f.engine.slots)
+    pool = fmt::format(", {} of {} slots (shrunk {}, grown {} times)", f.engine.usable_slots,
+                       f.engine.slots, f.engine.pool_shrinks, f.engine.pool_growths);
   return fmt::format(
       "{:.1f} tok/s, first token {}, {} + {} new tokens, {} read at {}, hit rate {:.0f} %, peak {} "
-      "of {}, seed {}",
+      "of {}{}, seed {}",
       per_second(f.engine.decode_tokens, f.engine.decode_seconds),
       format_seconds(f.first_token_seconds), prompt, f.new_tokens,
       format_bytes(f.engine.experts.bytes_read),
       format_rate(per_second(f.engine.experts.bytes_read, f.seconds)), 100 * hit_rate(f.engine),
-      format_bytes(f.engine.peak_rss_bytes), format_bytes(budget_bytes), f.seed);
+      format_bytes(f.engine.peak_rss_bytes), format_bytes(budget_bytes), pool, f.seed);
 }
 
 Json figures_json(const RunFigures& f, uint64_t budget_bytes) {
@@ -134,7 +138,26 @@ Json figures_json(const RunFigures& f, uint64_t budget_bytes) {
           {"read_rate", per_second(e.experts.bytes_read, f.seconds)},
           {"read_wait_seconds", e.experts.wait_seconds},
           {"peak_rss_bytes", e.peak_rss_bytes},
-          {"budget_bytes", budget_bytes}};
+          {"budget_bytes", budget_bytes},
+          {"slots", e.slots},
+          {"usable_slots", e.usable_slots},
+          {"pool_shrinks", e.pool_shrinks},
+          {"pool_growths", e.pool_growths}};
+}
+
+Json prediction_json(const Prediction& p, const MachineSpeed& speed) {
+  const auto decode = [](const DecodePrediction& d) {
+    return Json{{"tokens_per_second", d.tokens_per_second},
+                {"read_bytes_per_token", d.read_bytes_per_token},
+                {"hit_rate", d.hit_rate}};
+  };
+  return {
+      {"skewed", decode(p.skewed)},
+      {"uniform", decode(p.uniform)},
+      {"first_prompt_read_bytes", p.first_prompt_read_bytes},
+      {"first_token_seconds", p.first_token_seconds ? Json(*p.first_token_seconds) : Json(nullptr)},
+      {"disk_rate", speed.disk_bytes_per_second},
+      {"memory_bandwidth", speed.memory_bytes_per_second}};
 }
 
 std::string_view finish_name(FinishReason reason) {

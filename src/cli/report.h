@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "container/container.h"
 #include "engine/engine.h"
+#include "measure/predict.h"
 #include "model/memory_plan.h"
 
 namespace wader {
@@ -28,6 +29,9 @@ struct RunFigures {
 // "24.1 tok/s · first token 0.31 s · 81 + 45 tokens · …", one line without a newline.
 std::string figures_line(const RunFigures& figures, uint64_t budget_bytes);
 Json figures_json(const RunFigures& figures, uint64_t budget_bytes);
+
+// For `wader info`, and for benches to show beside what they measured.
+Json prediction_json(const Prediction& prediction, const MachineSpeed& speed);
 
 std::string_view finish_name(FinishReason reason);  // "stop", "length", "context_full", "cancelled"
 

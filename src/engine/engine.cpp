@@ -74,7 +74,10 @@ Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& op
                             .sessions = options.sessions,
                             .snapshots = options.snapshots,
                             .extra_bytes = options.extra_bytes};
-  ASSIGN_OR_RETURN(MemoryPlan plan, plan_memory(container.spec(), request, machine));
+  auto planned = plan_memory(container.spec(), request, machine);
+  if (!planned.ok() && planned.error().code == ErrorCode::over_budget && options.memory_bytes == 0)
+    return std::move(planned).error().within(room.reason);
+  ASSIGN_OR_RETURN(MemoryPlan plan, std::move(planned));
   if (options.process_bytes == 0 && process.peak_resident_bytes > plan.budget_bytes)
     return over_budget_error(
         "--memory {} is less than the {} that loading the tokenizer took; try --memory {}MiB",
@@ -117,6 +120,8 @@ EngineStats stats_between(const EngineStats& before, const EngineStats& after) {
   d.pass_seconds.experts -= before.pass_seconds.experts;
   d.pass_seconds.lookahead -= before.pass_seconds.lookahead;
   d.pass_seconds.head -= before.pass_seconds.head;
+  d.pool_shrinks -= before.pool_shrinks;
+  d.pool_growths -= before.pool_growths;
   return d;
 }
 
@@ -182,6 +187,10 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
                                              std::span<const float>) { on_routing(layer, ids); };
   model->keeps_usage_ = options.keeps_usage;
   if (options.keeps_usage) model->begin_with_usage();
+  if (options.governor)
+    model->governor_.emplace(*model->cache_, plan, model->source_->record_bytes(),
+                             options.memory_bytes == 0, model->source_->direct(),
+                             options.read_memory);
   return model;
 }
 
@@ -255,6 +264,8 @@ EngineStats LoadedModel::stats() const {
   EngineStats stats = stats_;
   stats.experts = cache_->counters();
   stats.peak_rss_bytes = process_memory().peak_resident_bytes;
+  stats.slots = cache_->slot_count();
+  stats.usable_slots = cache_->usable_count();
   return stats;
 }
 

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "container/container.h"
+#include "engine/governor.h"
 #include "experts/counters.h"
 #include "io/read_queue.h"
 #include "kernels/ops.h"
@@ -36,6 +37,7 @@ struct EngineOptions {
   std::string io = "threads";
   std::string lookahead = "auto";
   std::string direct = "auto";          // on | off | auto: O_DIRECT where a probe read proves it
+  bool governor = true;                 // the pool shrinks while the machine is short of memory
   uint32_t sessions = 1;                // that may be open at once
   uint32_t snapshots = kAutoSnapshots;  // of the state, kept by each session
   // What the process holds before a model is loaded, as a plan of this process has said; 0: counted
@@ -52,6 +54,8 @@ struct EngineOptions {
   bool keeps_usage = false;
   // Tests put faults under the cache by giving their own reads.
   std::function<std::unique_ptr<ReadQueue>()> make_read_queue = {};
+  // Tests tell the governor what the machine has left, once a pass.
+  std::function<MemoryReading()> read_memory = {};
 };
 
 // Refuses values that this version does not know, naming the flag and what it takes.
@@ -61,8 +65,10 @@ struct EngineStats {
   uint64_t prefill_tokens = 0, decode_tokens = 0;
   double prefill_seconds = 0, decode_seconds = 0;
   ExpertCounters experts;
-  PassSeconds pass_seconds;     // of all passes, experts.wait_seconds in its experts
-  uint64_t peak_rss_bytes = 0;  // of the process, so far
+  PassSeconds pass_seconds;              // of all passes, experts.wait_seconds in its experts
+  uint64_t peak_rss_bytes = 0;           // of the process, so far
+  uint32_t slots = 0, usable_slots = 0;  // of the plan; of them the governor grants now
+  uint64_t pool_shrinks = 0, pool_growths = 0;
 };
 // What came between two states of one engine: counters of `after` minus `before`.
 EngineStats stats_between(const EngineStats& before, const EngineStats& after);
@@ -136,7 +142,7 @@ class Engine {
   virtual std::string io_description() const = 0;  // "4 pread threads, O_DIRECT"
   // "on", "off", "auto: on", "auto: off after 3 trials": whether decoding reads ahead now.
   virtual std::string lookahead_description() const = 0;
-  virtual const Kernels& kernels() const = 0;      // the chosen back end
+  virtual const Kernels& kernels() const = 0;  // the chosen back end
   // The trunk as it lies in memory, for measuring how fast that can be read.
   virtual std::span<const std::byte> trunk_bytes() const = 0;
   virtual const SamplingParams& default_sampling() const = 0;  // of generation_config.json

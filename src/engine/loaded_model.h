@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "base/thread_pool.h"
 #include "engine/engine.h"
+#include "engine/pool_governor.h"
 #include "experts/lookahead.h"
 #include "experts/usage_file.h"
 #include "model/container_experts.h"
@@ -44,6 +46,10 @@ class LoadedModel final : public Engine {
     return routing_observer_.on_router ? &routing_observer_ : nullptr;
   }
   EngineStats& counters() { return stats_; }
+  // Between two passes.
+  void govern() {
+    if (governor_) governor_->tick(stats_);
+  }
   void session_closed() { --open_sessions_; }
 
  private:
@@ -70,6 +76,7 @@ class LoadedModel final : public Engine {
   LookaheadGate lookahead_{LookaheadMode::off};
   ForwardObserver routing_observer_;
   bool keeps_usage_ = false;
+  std::optional<PoolGovernor> governor_;
   EngineStats stats_;
   uint32_t max_sessions_ = 1, open_sessions_ = 0;
 };

@@ -151,6 +151,7 @@ Status Timeline::pass(std::span<const TokenId> tokens, uint32_t begin, uint32_t 
                       uint32_t first_logits,
                       const std::function<void(uint32_t, std::span<const float>)>& on_logits,
                       const ForwardObserver* observer) {
+  model_.govern();
   rows_.clear();
   for (uint32_t i = 0; i < count; ++i)
     rows_.push_back({tokens[begin + i], &state_, begin + i, begin + i >= first_logits});
@@ -263,6 +264,7 @@ Result<Generation> Timeline::generate(std::span<const TokenId> prompt,
       return out;
     }
     const auto position = static_cast<uint32_t>(tokens_.size());
+    model_.govern();
     rows_.assign(1, {id, &state_, position, true});
     RETURN_IF_ERROR(model_.run(
         rows_, [&](size_t, std::span<const float> logits) { sampled = sampler.sample(logits); },

@@ -388,4 +388,18 @@ void ExpertCache::end() {
   open_ = false;
 }
 
+void ExpertCache::set_usable_slots(uint32_t slots) {
+  CHECK(!open_ && slots >= 1 && slots <= policy_.slot_count());
+  drop_ahead();
+  while (policy_.usable_count() > slots) {
+    const auto slot = policy_.retire();
+    if (!slot) return;  // all others are pinned: the next call goes on
+    memory_.release(*slot * source_.record_bytes(), source_.record_bytes());
+  }
+  while (policy_.usable_count() < slots) {
+    const auto slot = policy_.restore();
+    memory_.reclaim(*slot * source_.record_bytes(), source_.record_bytes());
+  }
+}
+
 }  // namespace wader

@@ -82,7 +82,13 @@ class ExpertCache {
   void end();
 
   SlotPolicy& policy() { return policy_; }  // its history, for who keeps it between runs
+  // Between passes: gives the memory of slots back until at most `slots` are usable, or takes slots
+  // into use again until so many are. What a retired slot held is read again when it is wanted.
+  // `slots`: 1 to slot_count().
+  void set_usable_slots(uint32_t slots);
+
   uint32_t slot_count() const { return policy_.slot_count(); }
+  uint32_t usable_count() const { return policy_.usable_count(); }
   uint32_t resident_count() const { return policy_.resident_count(); }
   double read_seconds() const { return read_seconds_; }
   double idle_seconds() const { return idle_seconds_; }

@@ -198,6 +198,25 @@ TEST(ExpertCache, AllResidentMeansNoReads) {
   EXPECT_EQ(cache->counters().bytes_read, 0u);
 }
 
+TEST(ExpertCache, SlotsComeAndGoBetweenPasses) {
+  FileSource source(2);
+  const auto queue = make_thread_read_queue(2, 8);
+  auto cache = std::move(ExpertCache::create(source, 32, EvictionRule::lfu, *queue, threads())).value();
+  std::mt19937 rng(5);
+  for (int pass = 0; pass < 200; ++pass) {
+    const uint32_t usable = 1 + rng() % 32;
+    cache->set_usable_slots(usable);
+    EXPECT_EQ(cache->usable_count(), usable);
+    EXPECT_LE(cache->resident_count(), usable);
+    std::vector<uint32_t> ids;
+    for (uint32_t e = 0; e < FileSource::kExperts; ++e)
+      if (rng() % 3 == 0) ids.push_back(e);
+    const Status status = run_pass(*cache, source, rng() % 2, ids);
+    ASSERT_TRUE(status.ok()) << status.error().message;
+    EXPECT_LE(cache->resident_count(), usable);
+  }
+}
+
 TEST(ExpertCache, AFlippedBitIsNamedAndNeverCached) {
   FileSource source(1);
   const auto queue = make_thread_read_queue(2, 8);

@@ -23,6 +23,12 @@ class AlignedBuffer {
   enum class Pages : uint8_t { ordinary, huge };
   static Result<AlignedBuffer> allocate(uint64_t bytes, Pages pages = Pages::ordinary);
 
+  // Gives the memory of whole pages inside [offset, offset + bytes) back to the system, at once and
+  // however they are backed; they read as zeros when they are touched again. reclaim() says that
+  // they will be: the same range, before it is used.
+  void release(uint64_t offset, uint64_t bytes);
+  void reclaim(uint64_t offset, uint64_t bytes);
+
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }
@@ -30,8 +36,11 @@ class AlignedBuffer {
   std::span<const std::byte> span() const { return {data_, static_cast<size_t>(size_)}; }
 
  private:
+  std::span<std::byte> whole_pages(uint64_t offset, uint64_t bytes);
+
   std::byte* data_ = nullptr;
   uint64_t size_ = 0;
+  bool huge_ = false;
 };
 
 }  // namespace wader

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/machine.h"
 #include "base/units.h"
 #include "io/aligned_buffer.h"
 #include "io/io_testing.h"
@@ -203,6 +204,31 @@ TEST(AlignedBuffer, WholeZeroedPages) {
     AlignedBuffer moved = std::move(buffer);
     EXPECT_EQ(buffer.data(), nullptr);  // NOLINT: what moving leaves is the point
     EXPECT_EQ(moved.span().back(), std::byte{7});
+  }
+}
+
+// Pieces that are not whole huge pages, given back from the middle.
+TEST(AlignedBuffer, ReleasedPagesLeaveTheProcessAndTheOthersStay) {
+  constexpr uint64_t kPiece = 300 * kKiB, kPieces = 200;
+  const auto resident = [] { return process_memory().resident_bytes; };
+  for (const auto pages : {AlignedBuffer::Pages::ordinary, AlignedBuffer::Pages::huge}) {
+    AlignedBuffer buffer = AlignedBuffer::allocate(kPiece * kPieces, pages).value();
+    std::fill_n(buffer.data(), kPiece * kPieces, std::byte{7});
+    const uint64_t full = resident();
+    for (uint64_t i = 0; i < kPieces; i += 2) buffer.release(i * kPiece, kPiece);
+    EXPECT_LT(resident() + kPiece * kPieces / 2, full + kMiB);
+    for (uint64_t i = 0; i < kPieces; ++i) {
+      EXPECT_EQ(buffer.data()[i * kPiece + 5000], std::byte(i % 2 ? 7 : 0));
+      EXPECT_EQ(buffer.data()[i * kPiece + kPiece - 1], std::byte(i % 2 ? 7 : 0));
+    }
+    for (uint64_t i = 0; i < kPieces; i += 2) {
+      buffer.reclaim(i * kPiece, kPiece);
+      std::fill_n(buffer.data() + i * kPiece, kPiece, std::byte{9});
+    }
+    EXPECT_GT(resident() + kMiB, full);
+    EXPECT_EQ(buffer.data()[kPiece], std::byte{7});
+    buffer.release(1, 4096);  // no whole page in it
+    EXPECT_EQ(buffer.data()[1], std::byte{9});
   }
 }
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include "base/check.h"
+#include "base/units.h"
+#include "io/aligned_buffer.h"
 #include "kernels/ops.h"
 #include "measure/peak.h"
 #include "measure/stopwatch.h"
@@ -53,6 +56,24 @@ std::optional<double> MachineRates::int8_operations_per_second(std::string_view 
   });
   if (operations == 0) return std::nullopt;  // a build without the instruction
   return static_cast<double>(operations) / seconds;
+}
+
+Result<MeasuredRates> measure_rates(uint32_t threads, std::string_view kernels,
+                                    uint64_t memory_bytes) {
+  ASSIGN_OR_RETURN(AlignedBuffer memory, AlignedBuffer::allocate(std::max(memory_bytes, kMiB),
+                                                                 AlignedBuffer::Pages::huge));
+  std::memset(memory.data(), 1, memory.size());
+  ThreadPool pool(static_cast<int>(threads));
+  MachineRates rates(pool, memory.span());
+  MeasuredRates best{};
+  for (int sample = 0; sample < 3; ++sample) {
+    best.read_bytes_per_second =
+        std::max(best.read_bytes_per_second, rates.read_bytes_per_second());
+    if (const auto int8 = rates.int8_operations_per_second(kernels))
+      best.int8_operations_per_second =
+          std::max(best.int8_operations_per_second.value_or(0), *int8);
+  }
+  return best;
 }
 
 }  // namespace wader

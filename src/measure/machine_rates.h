@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/result.h"
 #include "base/thread_pool.h"
 
 namespace wader {
@@ -32,5 +33,14 @@ class MachineRates {
   std::span<const std::byte> memory_;
   bool has_vnni_ = false, has_amx_ = false;
 };
+
+// Both rates, each the best of three samples, over `memory_bytes` of memory of its own, which is
+// given back. over_budget when the system refuses it.
+struct MeasuredRates {
+  double read_bytes_per_second;
+  std::optional<double> int8_operations_per_second;
+};
+Result<MeasuredRates> measure_rates(uint32_t threads, std::string_view kernels,
+                                    uint64_t memory_bytes);
 
 }  // namespace wader

@@ -1,5 +1,7 @@
 #include "model/memory_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -70,18 +72,23 @@ uint32_t slots_that_fit(const MemoryPlan& plan, uint64_t stride_bytes, uint32_t 
       fit == all_slots ? fit : fit / plan.working_set_slots * plan.working_set_slots);
 }
 
-Error does_not_fit(const MemoryPlan& plan, uint64_t slots_bytes) {
+Error does_not_fit(const PlanRequest& request, const MemoryPlan& plan, uint64_t slots_bytes) {
   const uint64_t needed = plan.total_bytes() + slots_bytes;
+  const bool automatic = request.budget_bytes == 0;
+  // A larger --memory would only be a promise that the machine cannot keep.
+  const std::string remedy = automatic
+                                 ? "free some memory, raise the limit, or take a smaller --context"
+                                 : fmt::format("try --memory {}MiB or a smaller --context",
+                                               (needed + kJitterBytes + kMiB - 1) / kMiB);
   return over_budget_error(
-      "--memory {} is {} bytes too small: program {}, trunk {}, state for {} tokens {}, scratch "
+      "{} {} is {} bytes too small: program {}, trunk {}, state for {} tokens {}, scratch "
       "for chunks of {} {}, reads {}, reserve {}, and {} for the smallest pool of experts need {} "
-      "bytes; try --memory {}MiB or a smaller --context",
-      format_bytes(plan.budget_bytes), needed - plan.budget_bytes, format_bytes(plan.process_bytes),
-      format_bytes(plan.trunk_bytes), plan.context,
-      format_bytes(plan.state_bytes + plan.snapshots_bytes), plan.chunk,
+      "bytes; {}",
+      automatic ? "what --memory auto found," : "--memory", format_bytes(plan.budget_bytes),
+      needed - plan.budget_bytes, format_bytes(plan.process_bytes), format_bytes(plan.trunk_bytes),
+      plan.context, format_bytes(plan.state_bytes + plan.snapshots_bytes), plan.chunk,
       format_bytes(plan.scratch_bytes), format_bytes(plan.io_bytes),
-      format_bytes(plan.reserve_bytes), format_bytes(slots_bytes), needed,
-      (needed + kJitterBytes + kMiB - 1) / kMiB);
+      format_bytes(plan.reserve_bytes), format_bytes(slots_bytes), needed, remedy);
 }
 
 std::vector<uint32_t> choices(uint32_t asked, std::span<const uint32_t> automatic, uint32_t most) {
@@ -135,7 +142,7 @@ Result<MemoryPlan> plan_memory(const ArchitectureSpec& spec, const PlanRequest& 
       }
     }
   }
-  return does_not_fit(smallest, wanted * request.expert_stride_bytes);
+  return does_not_fit(request, smallest, wanted * request.expert_stride_bytes);
 }
 
 }  // namespace wader

@@ -95,6 +95,15 @@ TEST(MemoryPlan, AShortfallIsNamedInBytesAndWhatWouldFitDoes) {
   EXPECT_TRUE(plan_memory(small_spec(), request(parse_bytes(size).value()), kMachine).ok()) << size;
 }
 
+TEST(MemoryPlan, AMachineThatHasTooLittleIsNotToldToPromiseMore) {
+  const auto plan = plan_memory(small_spec(), request(0), {16 * kMiB, 9 * kMiB});
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().code, ErrorCode::over_budget);
+  EXPECT_NE(plan.error().message.find("--memory auto found, 16.0 MiB is"), std::string::npos)
+      << plan.error().message;
+  EXPECT_EQ(plan.error().message.find("try --memory"), std::string::npos);
+}
+
 TEST(MemoryPlan, ALongChunkStaysSmallBesideTheBudget) {
   uint32_t longest = 0;
   for (uint64_t budget = 32 * kMiB; budget <= kGiB; budget += 16 * kMiB) {
