@@ -78,7 +78,7 @@ TEST_F(Cli, WrongUsageExitsTwo) {
   expect_error({"chat", "demo", "--prompt", "x", "--top-p", "1.5"}, 2, "--top-p");
   expect_error({"chat", "demo", "--prompt", "x", "--seed", "-1"}, 2, "--seed");
   expect_error({"chat", "demo", "--prompt", "x", "--lookahead", "on"}, 2, "--lookahead");
-  expect_error({"chat", "demo", "--prompt", "x", "--io", "uring"}, 2, "--io");
+  expect_error({"chat", "demo", "--prompt", "x", "--io", "aio"}, 2, "--io");
   expect_error({"chat", "demo", "--prompt", "x", "--kernels", "avx9"}, 2, "avx9");
   expect_error({"chat", "demo", "--prompt", "x", "--reasoning", "maximal"}, 2, "--reasoning");
   expect_error({"chat", "demo", "--prompt", "x", "--date", "2023-02-30"}, 2, "--date");

@@ -173,9 +173,11 @@ TEST(Options, EngineFlagsNeedKnownValues) {
   EXPECT_EQ(options({"--context", "4096", "--slots", "64"})->slots, 64u);
   EXPECT_TRUE(options({"--lookahead", "auto"}).ok());
   EXPECT_TRUE(options({"--lookahead", "off"}).ok());
+  for (const char* engine : {"auto", "uring", "threads"})
+    EXPECT_EQ(options({"--io", engine})->io, engine);
   EXPECT_THAT(options({"--lookahead", "on"}).error().message, HasSubstr("--lookahead on"));
   for (const auto& bad : std::vector<std::vector<std::string>>{{"--lookahead", "maybe"},
-                                                               {"--io", "uring"},
+                                                               {"--io", "aio"},
                                                                {"--kernels", "mmx"},
                                                                {"--direct", "yes"},
                                                                {"--cache-policy", "fifo!"},

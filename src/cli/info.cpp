@@ -11,6 +11,7 @@
 #include "cli/report.h"
 #include "cli/text.h"
 #include "container/manifest.h"
+#include "engine/read_setup.h"
 
 namespace wader {
 namespace {
@@ -43,8 +44,24 @@ struct Machine {
   MemoryRoom memory;
 };
 
+Json reads_json(const ReadReport& report, const EngineOptions& options) {
+  static constexpr std::string_view kWhy[] = {"forced", "measured", "small", "unmeasured"};
+  Json rates = Json::array();
+  for (const MeasuredMethod& rate : report.rates.rates)
+    rates.push_back({{"back_end", read_engine_name(rate.method.engine)},
+                     {"direct", rate.method.direct},
+                     {"bytes_per_second", rate.bytes_per_second}});
+  const bool known = report.why != ReadReport::Why::unmeasured;
+  return {
+      {"back_end", known ? read_engine_name(report.method.engine) : options.io},
+      {"direct", known ? Json(report.method.direct) : Json(options.direct)},
+      {"reason", kWhy[static_cast<size_t>(report.why)]},
+      {"measured_at", report.rates.rates.empty() ? Json(nullptr) : Json(report.rates.measured_at)},
+      {"rates", std::move(rates)}};
+}
+
 Json info_json(const Container& container, const MemoryPlan& plan, const EngineOptions& options,
-               const Machine& machine) {
+               const Machine& machine, const ReadReport& reads) {
   const Manifest& m = container.manifest();
   const ArchitectureSpec& s = m.spec;
   return {{"path", container.directory().string()},
@@ -66,7 +83,7 @@ Json info_json(const Container& container, const MemoryPlan& plan, const EngineO
             {"threads_reason", options.threads != 0 ? "--threads" : machine.threads.reason},
             {"available_bytes", machine.memory.available_bytes},
             {"available_reason", machine.memory.reason}}},
-          {"io", {{"back_end", options.io}, {"direct", options.direct}}}};
+          {"io", reads_json(reads, options)}};
 }
 
 std::string facts(const Container& container) {
@@ -113,9 +130,11 @@ Result<int> run_info(const Args& args) {
   const Machine machine = {choose_threads(process_affinity()), memory_room()};
   auto plan = plan_for(container, options);
   if (!plan.ok()) return not_usage(std::move(plan).error());
+  auto reads = report_reads(container, options);
+  if (!reads.ok()) return not_usage(std::move(reads).error());
   warn_of_overcommit(*plan);
   if (args.has("--json")) {
-    print_json(info_json(container, *plan, options, machine));
+    print_json(info_json(container, *plan, options, machine, *reads));
     return 0;
   }
   print(facts(container) + "\n");
@@ -125,7 +144,7 @@ Result<int> run_info(const Args& args) {
   print(fmt::format("{:<10} {} available ({})\n", "memory",
                     format_bytes(machine.memory.available_bytes),
                     terminal_safe_line(machine.memory.reason)));
-  print(fmt::format("{:<10} {}, O_DIRECT {}\n", "reads", options.io, options.direct));
+  print(fmt::format("{:<10} {}\n", "reads", terminal_safe_line(read_report_text(*reads))));
   return 0;
 }
 

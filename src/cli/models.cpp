@@ -12,6 +12,7 @@
 #include "container/container.h"
 #include "container/journal.h"
 #include "container/manifest.h"
+#include "engine/read_setup.h"
 
 namespace wader {
 namespace {
@@ -109,13 +110,14 @@ std::string_view without_temporary_suffix(std::string_view name) {
 // Names at the top of a container, finished or not.
 bool belongs_to_container(std::string_view name) {
   name = without_temporary_suffix(name);
-  static constexpr std::array<std::string_view, 12> kNames = {
+  static constexpr std::array<std::string_view, 13> kNames = {
       kManifestFile,         kTrunkFile,
       "digests.bin",         "experts",
       "tokenizer.json",      "tokenizer_config.json",
       "config.json",         "generation_config.json",
       "chat_template.jinja", "LICENSE",
-      "range.json",          kJournalFile};
+      "range.json",          kJournalFile,
+      kReadRatesFile};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 

@@ -32,8 +32,8 @@ struct EngineOptions {
   uint32_t threads = 0;       // 0 = auto: min(affinity, cgroup quota)
   std::string kernels = "auto";
   std::string cache_policy = "lfu";
-  std::string io = "threads";
-  std::string direct = "auto";          // on | off | auto: O_DIRECT where a probe read proves it
+  std::string io = "auto";              // auto | uring | threads
+  std::string direct = "auto";          // on | off | auto; read_setup.h has what auto takes
   uint32_t sessions = 1;                // that may be open at once
   uint32_t snapshots = kAutoSnapshots;  // of the state, kept by each session
   // What the process holds before a model is loaded, as a plan of this process has said; 0: counted
@@ -42,6 +42,8 @@ struct EngineOptions {
   uint64_t process_bytes = 0;
   uint64_t extra_bytes =
       0;  // what the caller will hold itself, counted in the plan (captured values)
+  // Expert bytes from which on a model's reads are measured at its first use. Tests lower it.
+  uint64_t measured_expert_bytes = 256 * kMiB;
   // Tests put faults under the cache by giving their own reads.
   std::function<std::unique_ptr<ReadQueue>()> make_read_queue = {};
 };
@@ -127,7 +129,7 @@ class Engine {
   virtual const Container& container() const = 0;
   virtual const Tokenizer* tokenizer() const = 0;  // null when the container has no tokenizer.json
   virtual const MemoryPlan& plan() const = 0;
-  virtual std::string io_description() const = 0;  // "4 pread threads, O_DIRECT"
+  virtual std::string io_description() const = 0;  // "io_uring, O_DIRECT"
   virtual const Kernels& kernels() const = 0;      // the chosen back end
   // The trunk as it lies in memory, for measuring how fast that can be read.
   virtual std::span<const std::byte> trunk_bytes() const = 0;
