@@ -47,14 +47,15 @@ Result<int> dispatch(const Args& args) {
       return run_bench_decode(args);
     case Command::bench_prefill:
       return run_bench_prefill(args);
+    case Command::bench_io:
+      return run_bench_io(args);
   }
   UNREACHABLE("no such case");
 }
 
 Error unknown_command(const std::string& word) {
   // Promised for later versions; nobody should hunt for a typing mistake.
-  constexpr std::array<std::string_view, 5> kPlanned = {"serve", "range", "trace", "simulate",
-                                                        "bench io"};
+  constexpr std::array<std::string_view, 4> kPlanned = {"serve", "range", "trace", "simulate"};
   if (std::find(kPlanned.begin(), kPlanned.end(), word) != kPlanned.end()) {
     return invalid_argument_error(
         "`wader {}` is not in this version\n`wader --help` lists the commands", word);

@@ -22,5 +22,6 @@ Result<int> run_check(const Args& args);
 Result<int> run_bench_kernels(const Args& args);
 Result<int> run_bench_decode(const Args& args);
 Result<int> run_bench_prefill(const Args& args);
+Result<int> run_bench_io(const Args& args);
 
 }  // namespace wader
