@@ -178,6 +178,26 @@ TEST_F(Cli, InstallReportsAsJsonLines) {
   EXPECT_FALSE(fs::exists(path));
 }
 
+TEST_F(Cli, ReadRatesArePartOfAModelThatVerifiesAndGoes) {
+  const fs::path copy = home_ / "rated.wader";
+  fs::copy(home_ / "tiny.wader", copy, fs::copy_options::recursive);
+  std::ofstream(copy / "reads.json") << "not even JSON";  // ignored, and replaced when measured
+  std::ofstream(copy / "reads.json.tmp") << "of a run that was killed";
+  EXPECT_EQ(wader({"verify", "rated"}).exit_code, 0);
+  EXPECT_THAT(wader({"list"}).out, HasSubstr("rated"));
+  const Json io = json_of(wader({"info", "rated", "--json"})).at("io");
+  EXPECT_EQ(io.at("reason"), "small");
+  EXPECT_TRUE(io.at("measured_at").is_null());
+  EXPECT_THAT(wader({"info", "rated"}).out, HasSubstr("(too small a model to measure)"));
+  const Json forced =
+      json_of(wader({"info", "rated", "--json", "--io", "threads", "--direct", "off"})).at("io");
+  EXPECT_EQ(forced.at("reason"), "forced");
+  EXPECT_EQ(forced.at("back_end"), "threads");
+  EXPECT_EQ(forced.at("direct"), false);
+  EXPECT_EQ(wader({"rm", "rated", "--yes"}).exit_code, 0);
+  EXPECT_FALSE(fs::exists(copy));
+}
+
 TEST_F(Cli, DamageIsNamed) {
   const fs::path copy = home_ / "damaged.wader";
   fs::copy(home_ / "tiny.wader", copy, fs::copy_options::recursive);

@@ -21,12 +21,11 @@ struct Candidate {
   ReadMethod method;
   std::vector<File> files;
   std::unique_ptr<ReadQueue> queue;
-  double first_rate = 0;      // of one record
-  std::vector<double> rates;  // of its rounds
+  double fastest_rate = 0;  // of its rounds
 };
 
 Result<Candidate> open_candidate(const ProbeJob& job, ReadMethod method) {
-  Candidate candidate{method, {}, nullptr, 0, {}};
+  Candidate candidate{method, {}, nullptr, 0};
   for (const auto& path : job.files) {
     ASSIGN_OR_RETURN(File file,
                      File::open(path, method.direct ? File::Mode::read_direct : File::Mode::read));
@@ -51,7 +50,7 @@ class Probe {
     double one_round = 0;
     for (Candidate& candidate : candidates_)
       if (const auto rate = measure(candidate, 1)) {
-        candidate.first_rate = *rate;
+        candidate.fastest_rate = *rate;
         one_round += static_cast<double>(job_.record_bytes) / *rate;
       }
     const double fit = (job_.target_seconds - spent()) / (kRounds * std::max(one_round, 1e-9));
@@ -61,11 +60,12 @@ class Probe {
       if (spent() + burst * one_round > job_.target_seconds) break;
       for (size_t i = 0; i < candidates_.size(); ++i) {
         Candidate& candidate = candidates_[(i + round) % candidates_.size()];
-        if (const auto rate = measure(candidate, burst)) candidate.rates.push_back(*rate);
+        if (const auto rate = measure(candidate, burst))
+          candidate.fastest_rate = std::max(candidate.fastest_rate, *rate);
       }
     }
     drop_failed();
-    return medians();
+    return fastest_rounds();
   }
 
  private:
@@ -105,15 +105,12 @@ class Probe {
     std::erase_if(candidates_, [](const Candidate& c) { return c.queue == nullptr; });
   }
 
-  Result<std::vector<MeasuredMethod>> medians() {
+  // What else the machine does only slows a round.
+  Result<std::vector<MeasuredMethod>> fastest_rounds() {
     if (candidates_.empty()) return std::move(last_error_);
     std::vector<MeasuredMethod> out;
-    for (Candidate& candidate : candidates_) {
-      if (candidate.rates.empty()) candidate.rates.push_back(candidate.first_rate);
-      const auto middle = candidate.rates.begin() + static_cast<long>(candidate.rates.size() / 2);
-      std::nth_element(candidate.rates.begin(), middle, candidate.rates.end());
-      out.push_back({candidate.method, *middle});
-    }
+    for (const Candidate& candidate : candidates_)
+      out.push_back({candidate.method, candidate.fastest_rate});
     return out;
   }
 

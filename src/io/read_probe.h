@@ -21,7 +21,7 @@ struct ProbeJob {
   double target_seconds = 0.25;  // on a disk that needs longer for it, one record a method
 };
 
-// Rates of those of `methods` that work here, medians of up to three rounds each; what was refused
+// Rates of those of `methods` that work here, of the fastest of up to four rounds each; what was refused
 // is left out. An error only when none works.
 Result<std::vector<MeasuredMethod>> measure_methods(const ProbeJob& job,
                                                     std::span<const ReadMethod> methods);
