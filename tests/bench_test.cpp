@@ -182,5 +182,44 @@ TEST_F(Cli, BenchRefusesWhatItCannotMeasure) {
   expect_error({"bench", "kernels", "--threads", "100000"}, 2, "--threads");
 }
 
+TEST_F(Cli, BenchIoMeasuresEveryWayToRead) {
+  const Json json = json_of(
+      wader({"bench", "io", "demo", "--depth", "2", "--burst", "1,3", "--rounds", "2", "--json"}));
+  ASSERT_EQ(json.at("results").size(), 4u * 3);
+  size_t measured = 0;
+  for (const Json& run : json["results"]) {
+    if (run.contains("refused")) continue;  // no io_uring, or no O_DIRECT, said so
+    ++measured;
+    EXPECT_GT(run.at("bytes_per_second").get<double>(), 0);
+    EXPECT_LE(run["bytes_per_second_smallest"], run["bytes_per_second"]);
+    EXPECT_LE(run["bytes_per_second"], run["bytes_per_second_largest"]);
+    const Json& latency = run.at("latency_seconds");
+    EXPECT_LE(latency.at("p50"), latency.at("p90"));
+    EXPECT_LE(latency["p90"], latency.at("p99"));
+    EXPECT_LE(latency["p99"], latency.at("max"));
+    EXPECT_GE(run.at("cpu_seconds_per_gigabyte").get<double>(), 0);
+  }
+  EXPECT_GE(measured, 3u) << "threads through the page cache work everywhere";
+}
+
+TEST_F(Cli, BenchIoTakesAFileAndRefusesNonsense) {
+  const std::string file = kSource + "/models/demo/model-00001-of-00002.safetensors";
+  const RunResult run = wader({"bench", "io", file, "--size", "100,64KiB", "--depth", "1", "--burst",
+                         "none", "--rounds", "1", "--engine", "threads", "--direct", "off"});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("pread threads, page cache"));
+  EXPECT_THAT(run.out, HasSubstr("dropped"));
+  expect_error({"bench", "io", file, "--depth", "0"}, 2, "--depth");
+  expect_error({"bench", "io", file, "--burst", "1,,2"}, 2, "--burst");
+  expect_error({"bench", "io", file, "--burst", "65"}, 2, "--burst");
+  expect_error({"bench", "io", file, "--size", "lots"}, 2, "lots");
+  expect_error({"bench", "io", file, "--size", "1TiB"}, 2, "--size");
+  expect_error({"bench", "io", file, "--engine", "aio"}, 2, "--engine");
+  expect_error({"bench", "io", file, "--direct", "auto"}, 2, "--direct");
+  expect_error({"bench", "io", file, "--depth", "none", "--burst", "none"}, 2,
+               "nothing to measure");
+  expect_error({"bench", "io", "no-such-model"}, 1, "no-such-model");
+}
+
 }  // namespace
 }  // namespace wader::testing

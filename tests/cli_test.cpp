@@ -14,10 +14,10 @@
 namespace wader::testing {
 namespace {
 
-constexpr const char* kCommands[] = {"install",      "list",          "rm",       "info",
-                                     "verify",       "chat",          "generate", "logits",
-                                     "tokenize",     "render",        "check",    "bench kernels",
-                                     "bench decode", "bench prefill", "trace",    "simulate"};
+constexpr const char* kCommands[] = {
+    "install",      "list",          "rm",       "info",     "verify",  "chat",
+    "generate",     "logits",        "tokenize", "render",   "check",   "bench kernels",
+    "bench decode", "bench prefill", "trace",    "simulate", "bench io"};
 
 TEST_F(Cli, HelpOfEveryCommand) {
   const RunResult overview = wader({"--help"});
@@ -39,8 +39,7 @@ TEST_F(Cli, HelpOfEveryCommand) {
   for (const auto& args :
        std::vector<std::vector<std::string>>{{"bench", "--help"}, {"help", "bench"}})
     EXPECT_THAT(wader(args).out, HasSubstr("\n  bench decode "));
-  expect_error({"bench"}, 2, "needs one of: kernels, decode, prefill");
-  expect_error({"bench", "io"}, 2, "not in this version");
+  expect_error({"bench"}, 2, "needs one of: kernels, decode, prefill, io");
   expect_error({"bench", "decoed", "demo"}, 2, "did you mean `wader bench decode`?");
   EXPECT_THAT(wader({"--version"}).out, StartsWith("wader "));
 }
@@ -79,7 +78,7 @@ TEST_F(Cli, WrongUsageExitsTwo) {
   expect_error({"chat", "demo", "--prompt", "x", "--top-p", "1.5"}, 2, "--top-p");
   expect_error({"chat", "demo", "--prompt", "x", "--seed", "-1"}, 2, "--seed");
   expect_error({"chat", "demo", "--prompt", "x", "--lookahead", "maybe"}, 2, "--lookahead");
-  expect_error({"chat", "demo", "--prompt", "x", "--io", "uring"}, 2, "--io");
+  expect_error({"chat", "demo", "--prompt", "x", "--io", "aio"}, 2, "--io");
   expect_error({"chat", "demo", "--prompt", "x", "--kernels", "avx9"}, 2, "avx9");
   expect_error({"chat", "demo", "--prompt", "x", "--reasoning", "maximal"}, 2, "--reasoning");
   expect_error({"chat", "demo", "--prompt", "x", "--date", "2023-02-30"}, 2, "--date");
@@ -177,6 +176,26 @@ TEST_F(Cli, InstallReportsAsJsonLines) {
   EXPECT_EQ(last["container"], path);
   EXPECT_EQ(wader({"rm", path, "--yes"}).exit_code, 0);
   EXPECT_FALSE(fs::exists(path));
+}
+
+TEST_F(Cli, ReadRatesArePartOfAModelThatVerifiesAndGoes) {
+  const fs::path copy = home_ / "rated.wader";
+  fs::copy(home_ / "tiny.wader", copy, fs::copy_options::recursive);
+  std::ofstream(copy / "reads.json") << "not even JSON";  // ignored, and replaced when measured
+  std::ofstream(copy / "reads.json.tmp") << "of a run that was killed";
+  EXPECT_EQ(wader({"verify", "rated"}).exit_code, 0);
+  EXPECT_THAT(wader({"list"}).out, HasSubstr("rated"));
+  const Json io = json_of(wader({"info", "rated", "--json"})).at("io");
+  EXPECT_EQ(io.at("reason"), "small");
+  EXPECT_TRUE(io.at("measured_at").is_null());
+  EXPECT_THAT(wader({"info", "rated"}).out, HasSubstr("(too small a model to measure)"));
+  const Json forced =
+      json_of(wader({"info", "rated", "--json", "--io", "threads", "--direct", "off"})).at("io");
+  EXPECT_EQ(forced.at("reason"), "forced");
+  EXPECT_EQ(forced.at("back_end"), "threads");
+  EXPECT_EQ(forced.at("direct"), false);
+  EXPECT_EQ(wader({"rm", "rated", "--yes"}).exit_code, 0);
+  EXPECT_FALSE(fs::exists(copy));
 }
 
 TEST_F(Cli, DamageIsNamed) {

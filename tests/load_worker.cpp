@@ -57,7 +57,7 @@ class Load {
             {"regenerations", regenerations_},
             {"differences", differences_},
             {"tokens", stats.prefill_tokens + stats.decode_tokens},
-            {"expert_misses", stats.expert_misses},
+            {"expert_misses", stats.experts.misses},
             {"peak_rss_bytes", process_memory().peak_resident_bytes},
             {"swapped_bytes", swapped_bytes_},
             {"slots", stats.slots},

@@ -49,9 +49,9 @@ TEST_F(Cli, TheReplayReadsWhatTheEngineReads) {
   record.insert(record.end(), work.begin(), work.end());
   ASSERT_EQ(wader(record).exit_code, 0);
   for (const char* policy : {"lru", "lfu", "blend"}) {
-    std::vector<std::string> generate = {"generate", "demo",           "--slots", "96",
-                                         "--json",   "--usage",        "off",     "--chunk",
-                                         "1",        "--cache-policy", policy};
+    std::vector<std::string> generate = {
+        "generate",    "demo", "--slots", "96", "--json",         "--usage", "off",
+        "--lookahead", "off",  "--chunk", "1",  "--cache-policy", policy};
     generate.insert(generate.end(), work.begin(), work.end());
     const Json stats = json_of(wader(generate))["stats"];
     std::vector<std::string> chunked = record;

@@ -51,13 +51,15 @@ Result<int> dispatch(const Args& args) {
       return run_trace(args);
     case Command::simulate:
       return run_simulate(args);
+    case Command::bench_io:
+      return run_bench_io(args);
   }
   UNREACHABLE("no such case");
 }
 
 Error unknown_command(const std::string& word) {
   // Promised for later versions; nobody should hunt for a typing mistake.
-  constexpr std::array<std::string_view, 3> kPlanned = {"serve", "range", "bench io"};
+  constexpr std::array<std::string_view, 2> kPlanned = {"serve", "range"};
   if (std::find(kPlanned.begin(), kPlanned.end(), word) != kPlanned.end()) {
     return invalid_argument_error(
         "`wader {}` is not in this version\n`wader --help` lists the commands", word);

@@ -146,6 +146,17 @@ constexpr CommandSpec kCommands[] = {
      "the 8-bit peak, which is measured before each round.\n"
      "With --a and --b as in `wader bench decode`.",
      {kModel, {}}},
+    {bench_io,
+     "bench io",
+     "measure how fast a model's experts, or a file, can be read",
+     "Reads random places of the expert files, each the size of a record, by io_uring and by "
+     "threads, past the page cache and through it, in alternating rounds: with a steady number of "
+     "reads in flight (--depth), and in bursts that are waited for before the next (--burst), "
+     "which "
+     "is how decoding reads. Shows GB/s, how long single reads take, and CPU time. Reads through "
+     "the page cache meet the disk: what they are to read is dropped from it first. Takes memory "
+     "for the reads in flight.",
+     {{"MODEL", "a container's path, the name of an installed model, or a file"}, {}}},
     {trace,
      "trace",
      "record which experts real work uses",
@@ -257,6 +268,17 @@ constexpr FlagSpec kFlags[] = {
     {"--rounds", "N", "3, or 9 of each setting", "measured rounds", FlagGroup::command,
      kBenchEngine},
     {"--seed", "N", "1", "of the token ids", FlagGroup::command, kBenchEngine},
+    {"--size", "LIST", "the model's records; 4 MiB of a file",
+     "bytes of a read, whole blocks of 4 KiB: 1MiB,13MB", FlagGroup::command, on({bench_io})},
+    {"--depth", "LIST", "1,2,4,8", "reads in flight; none leaves these out", FlagGroup::command,
+     on({bench_io})},
+    {"--burst", "LIST", "1,2,3,4,5,6,7,8", "reads of a burst; none leaves these out",
+     FlagGroup::command, on({bench_io})},
+    {"--engine", "NAME", "all", "uring or threads", FlagGroup::command, on({bench_io})},
+    {"--direct", "MODE", "all", "on: past the page cache; off: through it", FlagGroup::command,
+     on({bench_io})},
+    {"--rounds", "N", "5", "rounds of each setting", FlagGroup::command, on({bench_io})},
+    {"--seed", "N", "1", "of the places", FlagGroup::command, on({bench_io})},
     {"--temperature", "T", "0",
      "over 0, sample: greedy text of random weights repeats itself, and so its experts",
      FlagGroup::command, on({bench_decode})},
@@ -309,9 +331,12 @@ constexpr FlagSpec kFlags[] = {
     {"--lookahead", "MODE", "auto",
      "on, off or auto: read experts that the next layer will probably choose; auto while it pays",
      FlagGroup::engine, kPlan},
-    {"--io", "NAME", "threads", "how experts are read", FlagGroup::engine, kPlan},
-    {"--direct", "MODE", "auto", "on, off or auto: read past the page cache", FlagGroup::engine,
-     kPlan},
+    {"--io", "NAME", "auto",
+     "how experts are read: uring, threads, or auto, which measures at a model's first use",
+     FlagGroup::engine, kPlan},
+    {"--direct", "MODE", "auto",
+     "on, off or auto: read past the page cache; auto is part of the same measurement",
+     FlagGroup::engine, kPlan},
     {"--kernels", "NAME", "auto",
      "instruction set of the arithmetic; ref is the reference, and what check takes",
      FlagGroup::engine, kPlan},
@@ -321,7 +346,8 @@ constexpr FlagSpec kFlags[] = {
      on({info})},
 
     {"--json", "", "", "print facts as JSON", FlagGroup::general,
-     on({install, list, info, verify, chat, generate, logits, check, trace, simulate}) | kBench},
+     on({install, list, info, verify, chat, generate, logits, check, bench_io, trace, simulate}) |
+         kBench},
     {"--help", "", "", "show this help", FlagGroup::general, kAll},
 };
 

@@ -25,6 +25,7 @@ enum class Command : uint8_t {
   bench_kernels,
   bench_decode,
   bench_prefill,
+  bench_io,
   trace,
   simulate,
 };

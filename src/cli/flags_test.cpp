@@ -49,7 +49,7 @@ TEST(Flags, TableIsSound) {
     EXPECT_EQ(std::string(flag.help).find('\n'), std::string::npos) << flag.name;
   }
   // Commands of later versions are not half there.
-  for (const char* later : {"serve", "range", "bench", "bench io"}) {
+  for (const char* later : {"serve", "range", "bench"}) {
     EXPECT_EQ(find_command(later), nullptr) << later;
   }
 }
@@ -91,7 +91,7 @@ TEST(Args, OperandsFlagsAndTheirOrder) {
 }
 
 TEST(Flags, AGroupNamesItsCommands) {
-  EXPECT_EQ(commands_of_group("bench"), "kernels, decode, prefill");
+  EXPECT_EQ(commands_of_group("bench"), "kernels, decode, prefill, io");
   EXPECT_EQ(commands_of_group("chat"), "");
   EXPECT_EQ(commands_of_group(""), "");
 }
@@ -174,8 +174,10 @@ TEST(Options, EngineFlagsNeedKnownValues) {
   EXPECT_TRUE(options({"--lookahead", "auto"}).ok());
   EXPECT_TRUE(options({"--lookahead", "off"}).ok());
   EXPECT_TRUE(options({"--lookahead", "on"}).ok());
+  for (const char* engine : {"auto", "uring", "threads"})
+    EXPECT_EQ(options({"--io", engine})->io, engine);
   for (const auto& bad : std::vector<std::vector<std::string>>{{"--lookahead", "maybe"},
-                                                               {"--io", "uring"},
+                                                               {"--io", "aio"},
                                                                {"--kernels", "mmx"},
                                                                {"--direct", "yes"},
                                                                {"--cache-policy", "fifo!"},

@@ -12,6 +12,7 @@
 #include "cli/report.h"
 #include "cli/text.h"
 #include "container/manifest.h"
+#include "engine/read_setup.h"
 #include "kernels/ops.h"
 #include "measure/machine_rates.h"
 #include "measure/predict.h"
@@ -48,18 +49,38 @@ struct Machine {
   std::optional<MachineSpeed> speed;  // where the disk's is known
 };
 
-// Memory and arithmetic are measured here, in some tenths of a second and inside the budget.
+Json reads_json(const ReadReport& report, const EngineOptions& options) {
+  static constexpr std::string_view kWhy[] = {"forced", "measured", "small", "unmeasured"};
+  Json rates = Json::array();
+  for (const MeasuredMethod& rate : report.rates.rates)
+    rates.push_back({{"back_end", read_engine_name(rate.method.engine)},
+                     {"direct", rate.method.direct},
+                     {"bytes_per_second", rate.bytes_per_second}});
+  const bool known = report.why != ReadReport::Why::unmeasured;
+  return {
+      {"back_end", known ? read_engine_name(report.method.engine) : options.io},
+      {"direct", known ? Json(report.method.direct) : Json(options.direct)},
+      {"reason", kWhy[static_cast<size_t>(report.why)]},
+      {"measured_at", report.rates.rates.empty() ? Json(nullptr) : Json(report.rates.measured_at)},
+      {"rates", std::move(rates)}};
+}
+
+// The disk's rate is --disk-rate, or what was measured at the model's first use. Memory and
+// arithmetic are measured here, in some tenths of a second and inside the budget.
 Result<std::optional<MachineSpeed>> machine_speed(const Args& args, const EngineOptions& options,
-                                                  const MemoryPlan& plan) {
-  ASSIGN_OR_RETURN(const uint64_t disk, args.bytes("--disk-rate", 0));
+                                                  const MemoryPlan& plan, const ReadReport& reads) {
+  ASSIGN_OR_RETURN(const uint64_t asked, args.bytes("--disk-rate", 0));
+  auto disk = static_cast<double>(asked);
+  for (const MeasuredMethod& rate : reads.rates.rates)
+    if (asked == 0 && rate.method == reads.method) disk = rate.bytes_per_second;
   if (disk == 0) return std::optional<MachineSpeed>();
   ASSIGN_OR_RETURN(const Kernels* kernels, select_kernels(options.kernels));
   const uint64_t spare_bytes = plan.budget_bytes - std::min(plan.budget_bytes, plan.process_bytes);
   ASSIGN_OR_RETURN(const MeasuredRates rates,
                    measure_rates(plan.threads, kernels->name,
                                  std::clamp(spare_bytes / 2, kMiB, kBandwidthBytes / 2)));
-  return std::optional(MachineSpeed{static_cast<double>(disk), rates.read_bytes_per_second,
-                                    rates.int8_operations_per_second});
+  return std::optional(
+      MachineSpeed{disk, rates.read_bytes_per_second, rates.int8_operations_per_second});
 }
 
 Result<std::optional<Prediction>> prediction(const Manifest& manifest, const EngineOptions& options,
@@ -87,7 +108,8 @@ std::string prediction_rows(const Prediction& p, const PredictionRequest& reques
 }
 
 Json info_json(const Container& container, const MemoryPlan& plan, const EngineOptions& options,
-               const Machine& machine, const std::optional<Prediction>& predicted) {
+               const Machine& machine, const ReadReport& reads,
+               const std::optional<Prediction>& predicted) {
   const Manifest& m = container.manifest();
   const ArchitectureSpec& s = m.spec;
   return {{"path", container.directory().string()},
@@ -110,7 +132,7 @@ Json info_json(const Container& container, const MemoryPlan& plan, const EngineO
             {"available_bytes", machine.memory.available_bytes},
             {"available_reason", machine.memory.reason}}},
           {"predicted", predicted ? prediction_json(*predicted, *machine.speed) : Json(nullptr)},
-          {"io", {{"back_end", options.io}, {"direct", options.direct}}}};
+          {"io", reads_json(reads, options)}};
 }
 
 std::string facts(const Container& container) {
@@ -157,11 +179,13 @@ Result<int> run_info(const Args& args) {
   Machine machine = {choose_threads(process_affinity()), memory_room(), {}};
   auto plan = plan_for(container, options);
   if (!plan.ok()) return not_usage(std::move(plan).error());
+  auto reads = report_reads(container, options);
+  if (!reads.ok()) return not_usage(std::move(reads).error());
   warn_of_overcommit(*plan);
-  ASSIGN_OR_RETURN(machine.speed, machine_speed(args, options, *plan));
+  ASSIGN_OR_RETURN(machine.speed, machine_speed(args, options, *plan, *reads));
   ASSIGN_OR_RETURN(const auto predicted, prediction(container.manifest(), options, *plan, machine));
   if (args.has("--json")) {
-    print_json(info_json(container, *plan, options, machine, predicted));
+    print_json(info_json(container, *plan, options, machine, *reads, predicted));
     return 0;
   }
   print(facts(container) + "\n");
@@ -171,9 +195,12 @@ Result<int> run_info(const Args& args) {
   print(fmt::format("{:<10} {} available ({})\n", "memory",
                     format_bytes(machine.memory.available_bytes),
                     terminal_safe_line(machine.memory.reason)));
-  print(fmt::format("{:<10} {}, O_DIRECT {}\n", "reads", options.io, options.direct));
+  print(fmt::format("{:<10} {}\n", "reads", terminal_safe_line(read_report_text(*reads))));
   if (predicted)
     print(prediction_rows(*predicted, prediction_request(*plan, DType::f16), *machine.speed));
+  else
+    print(
+        fmt::format("{:<10} the first use measures the disk; or give --disk-rate\n", "predicted"));
   return 0;
 }
 

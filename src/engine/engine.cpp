@@ -7,23 +7,12 @@
 #include "base/error.h"
 #include "base/machine.h"
 #include "engine/loaded_model.h"
+#include "engine/read_setup.h"
 #include "engine/timeline.h"
 #include "experts/usage_file.h"
 
 namespace wader {
 namespace {
-
-// Four readers keep an NVMe disk's queue filled without crowding the compute threads; one expert is
-// one read.
-constexpr uint32_t kReadThreads = 4;
-constexpr uint32_t kReadsInFlight = 64;
-
-Result<DirectIo> direct_from_name(const std::string& name) {
-  if (name == "on") return DirectIo::on;
-  if (name == "off") return DirectIo::off;
-  if (name == "auto") return DirectIo::automatic;
-  return invalid_argument_error("--direct takes on, off or auto, not '{}'", name);
-}
 
 uint32_t thread_count(const EngineOptions& options) {
   return options.threads ? options.threads : choose_threads(process_affinity()).threads;
@@ -93,12 +82,7 @@ Status validate_engine_options(const EngineOptions& options) {
     return invalid_argument_error("--threads {} is more than 1024", options.threads);
   if (options.sessions == 0 || options.sessions > 1024)
     return invalid_argument_error("{} sessions; it can be 1 to 1024", options.sessions);
-  if (options.io != "threads")
-    return invalid_argument_error("--io '{}' is not known to this version; it has threads",
-                                  options.io);
-  RETURN_IF_ERROR(direct_from_name(options.direct).ok()
-                      ? Status()
-                      : Status(direct_from_name(options.direct).error()));
+  RETURN_IF_ERROR(validate_read_options(options));
   if (auto mode = lookahead_mode_from_name(options.lookahead); !mode.ok())
     return std::move(mode).error();
   if (auto kernels = select_kernels(options.kernels); !kernels.ok())
@@ -161,7 +145,6 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
   RETURN_IF_ERROR(model->read_generation_config());
   ASSIGN_OR_RETURN(model->kernels_, select_kernels(options.kernels));
   ASSIGN_OR_RETURN(const EvictionRule rule, eviction_rule_from_name(options.cache_policy));
-  ASSIGN_OR_RETURN(const DirectIo direct, direct_from_name(options.direct));
   ASSIGN_OR_RETURN(const LookaheadMode lookahead, lookahead_mode_from_name(options.lookahead));
   model->lookahead_ = LookaheadGate(lookahead);
   model->threads_ = std::make_unique<ThreadPool>(static_cast<int>(plan.threads));
@@ -172,12 +155,9 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
         model->threads_->size(), plan.threads, model->threads_->size());
   ASSIGN_OR_RETURN(model->work_,
                    Workspace::create(spec, std::max(plan.chunk, options.sessions), plan.threads));
-  ASSIGN_OR_RETURN(model->source_, ContainerExperts::open(model->container_, direct));
-  model->queue_ = options.make_read_queue ? options.make_read_queue()
-                                          : make_thread_read_queue(kReadThreads, kReadsInFlight);
-  if (model->queue_ == nullptr)
-    return io_error(
-        "the system starts no thread for reads; raise the process limit (ulimit -u, pids cgroup)");
+  ASSIGN_OR_RETURN(ReadSetup reads, open_reads(model->container_, options, plan.slots_bytes));
+  model->source_ = std::move(reads.source);
+  model->queue_ = std::move(reads.queue);
   ASSIGN_OR_RETURN(model->cache_, ExpertCache::create(*model->source_, plan.slots, rule,
                                                       *model->queue_, *model->threads_));
   ASSIGN_OR_RETURN(model->weights_, TrunkWeights::load(model->container_));

@@ -34,9 +34,9 @@ struct EngineOptions {
   uint32_t threads = 0;       // 0 = auto: min(affinity, cgroup quota)
   std::string kernels = "auto";
   std::string cache_policy = "blend";
-  std::string io = "threads";
-  std::string lookahead = "auto";
-  std::string direct = "auto";          // on | off | auto: O_DIRECT where a probe read proves it
+  std::string io = "auto";              // auto | uring | threads
+  std::string lookahead = "auto";       // on | off | auto
+  std::string direct = "auto";          // on | off | auto; read_setup.h has what auto takes
   bool governor = true;                 // the pool shrinks while the machine is short of memory
   uint32_t sessions = 1;                // that may be open at once
   uint32_t snapshots = kAutoSnapshots;  // of the state, kept by each session
@@ -52,6 +52,8 @@ struct EngineOptions {
   // Begins with the use of experts that earlier runs have left in the container's `usage` file, and
   // leaves this one's there when it closes; where that cannot be written, nothing happens.
   bool keeps_usage = false;
+  // Expert bytes from which on a model's reads are measured at its first use. Tests lower it.
+  uint64_t measured_expert_bytes = 256 * kMiB;
   // Tests put faults under the cache by giving their own reads.
   std::function<std::unique_ptr<ReadQueue>()> make_read_queue = {};
   // Tests tell the governor what the machine has left, once a pass.
@@ -139,7 +141,7 @@ class Engine {
   virtual const Container& container() const = 0;
   virtual const Tokenizer* tokenizer() const = 0;  // null when the container has no tokenizer.json
   virtual const MemoryPlan& plan() const = 0;
-  virtual std::string io_description() const = 0;  // "4 pread threads, O_DIRECT"
+  virtual std::string io_description() const = 0;  // "io_uring, O_DIRECT"
   // "on", "off", "auto: on", "auto: off after 3 trials": whether decoding reads ahead now.
   virtual std::string lookahead_description() const = 0;
   virtual const Kernels& kernels() const = 0;  // the chosen back end

@@ -68,11 +68,12 @@ File::~File() {
 }
 
 File::File(File&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+    : fd_(std::exchange(other.fd_, -1)), direct_(other.direct_), path_(std::move(other.path_)) {}
 
 File& File::operator=(File&& other) noexcept {
   File taken(std::move(other));  // leaves with the old descriptor, so it is closed now
   std::swap(fd_, taken.fd_);
+  std::swap(direct_, taken.direct_);
   std::swap(path_, taken.path_);
   return *this;
 }
@@ -80,6 +81,7 @@ File& File::operator=(File&& other) noexcept {
 Result<File> File::open(const std::filesystem::path& path, Mode mode) {
   File file;
   file.path_ = path.string();
+  file.direct_ = mode == Mode::read_direct;
   if (file.path_.find('\0') != std::string::npos)
     return invalid_argument_error("a file name with a NUL byte in it cannot be opened");
   struct stat info {};

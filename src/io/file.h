@@ -34,6 +34,7 @@ class File {
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
   const std::string& path() const { return path_; }
+  bool is_direct() const { return direct_; }  // opened with O_DIRECT
 
   Result<uint64_t> size() const;
   // Fills `into` from `offset`, or fails: "ends at byte N, M bytes short" is corrupt.
@@ -47,6 +48,7 @@ class File {
 
  private:
   int fd_ = -1;
+  bool direct_ = false;
   std::string path_;
 };
 

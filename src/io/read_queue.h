@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -83,10 +84,45 @@ struct FaultPlan {
 // Completes reads in a seeded random order, one a wait(), with the plan's faults. No threads.
 std::unique_ptr<ReadQueue> make_fake_read_queue(const FaultPlan& plan, uint32_t capacity);
 
-// One read through `pread_like(fd, buffer, count, offset)`: the shared retry rules of all back
-// ends.
-template <typename PreadLike>
-ReadCompletion read_with_retries(const ReadRequest& request, PreadLike&& pread_like);
+// A slow disk, modelled: one read at a time, each taking latency_seconds + bytes / bytes_per_second
+// of steady_clock from when the one before was over. The bytes are read by pread when the modelled
+// read is over, so a file should lie in the page cache and memory be faster than the model. poll()
+// is exact; a read can be withdrawn until its start. No threads.
+std::unique_ptr<ReadQueue> make_throttled_read_queue(double bytes_per_second,
+                                                     double latency_seconds, uint32_t capacity);
+
+// What a kernel may do to a user of io_uring. For tests.
+struct UringFaults {
+  FaultPlan reads = {};
+  int setup_errno = 0;  // with which the system refuses the ring
+  int enter_errno = 0;  // with which it refuses every io_uring_enter after the first enters_before
+  uint64_t enters_before = 0;
+};
+
+// One io_uring, driven by the owner alone: no threads of ours. An error where the system refuses it
+// (no such system call, a sandbox, kernel.io_uring_disabled, RLIMIT_MEMLOCK), naming why: callers
+// then take threads. Completions are seen without a system call; the kernel runs their last step in
+// the owner thread, which can therefore see EINTR from epoll_wait and the like with reads in
+// flight.
+Result<std::unique_ptr<ReadQueue>> make_uring_read_queue(uint32_t capacity,
+                                                         const UringFaults& faults = {});
+
+// One read in progress: the retry rules that all back ends share.
+struct ReadAttempt {
+  ReadRequest request;
+  uint64_t done_bytes = 0;
+  bool retried = false;
+
+  std::byte* into() const { return request.into + done_bytes; }
+  uint64_t offset_bytes() const { return request.from.offset_bytes + done_bytes; }
+  uint64_t bytes_left() const { return request.from.bytes - done_bytes; }
+  // `result`: bytes that the system read at offset_bytes(), or -errno. The completion when the read
+  // is over; nothing when what is left must be asked for.
+  std::optional<ReadCompletion> take(int64_t result);
+};
+
+// All of a read by pread(2).
+ReadCompletion read_blocking(const ReadRequest& request);
 
 // Whether reads of `path` with O_DIRECT give the same bytes as buffered ones: proved by reading its
 // first block both ways, since some file systems accept the flag and then refuse or ignore it.
@@ -95,34 +131,5 @@ bool direct_reads_work(const std::string& path);
 
 // Error for a completion that is not whole, naming the file and place.
 Error read_error(const ReadCompletion& completion, const Extent& from);
-
-// ---- implementation of the template
-
-template <typename PreadLike>
-ReadCompletion read_with_retries(const ReadRequest& request, PreadLike&& pread_like) {
-  uint64_t done = 0;
-  bool retried = false;
-  while (done < request.from.bytes) {
-    const ssize_t n =
-        pread_like(request.from.file->fd(), request.into + done, request.from.bytes - done,
-                   static_cast<off_t>(request.from.offset_bytes + done));
-    if (n > 0) {
-      done += static_cast<uint64_t>(n);
-      retried = false;  // once a place, not once a record
-      continue;
-    }
-    if (n == 0) return {request.tag, 0, done};
-    if (errno == EINTR) continue;
-    if (errno == EIO && !retried) {
-      retried = true;
-      continue;
-    }
-    // O_DIRECT refuses to go on from the odd length at which a file was cut: that is its end, not a
-    // bad call.
-    if (errno == EINVAL && done > 0) return {request.tag, 0, done};
-    return {request.tag, errno, done};
-  }
-  return {request.tag, 0, done};
-}
 
 }  // namespace wader

@@ -1,0 +1,209 @@
+#include "measure/io_bench.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <random>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "io/aligned_buffer.h"
+
+namespace wader {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kMostReadsARound = 4096;
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+double process_cpu_seconds() {
+  rusage usage{};
+  if (::getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// The same files opened for one method, and a queue.
+struct Opened {
+  std::vector<File> files;
+  std::vector<uint64_t> file_bytes;
+  std::unique_ptr<ReadQueue> queue;
+};
+
+Result<Opened> open_for(std::span<const std::filesystem::path> paths, const IoSetting& setting) {
+  Opened opened;
+  for (const auto& path : paths) {
+    if (setting.method.direct && !direct_reads_work(path.string()))
+      return unsupported_error("{}: the file system does not read with O_DIRECT", path.string());
+    ASSIGN_OR_RETURN(File file, File::open(path, setting.method.direct ? File::Mode::read_direct
+                                                                       : File::Mode::read));
+    ASSIGN_OR_RETURN(const uint64_t bytes, file.size());
+    if (bytes < setting.read_bytes) continue;
+    opened.files.push_back(std::move(file));
+    opened.file_bytes.push_back(bytes);
+  }
+  if (opened.files.empty())
+    return invalid_argument_error("{}: too small for reads of {}", paths.front().string(),
+                                  format_bytes(setting.read_bytes));
+  ASSIGN_OR_RETURN(opened.queue,
+                   make_queue(setting.method.engine, setting.depth, setting.read_bytes));
+  return opened;
+}
+
+// One setting's reads.
+class Reader {
+ public:
+  Reader(Opened opened, IoRun& run, std::span<std::byte> memory, uint64_t seed)
+      : opened_(std::move(opened)), run_(run), memory_(memory), rng_(seed) {}
+
+  Status round(uint64_t round_bytes) {
+    const IoSetting& setting = run_.setting;
+    const uint64_t count = std::clamp<uint64_t>(round_bytes / setting.read_bytes,
+                                                2 * uint64_t{setting.depth}, kMostReadsARound);
+    choose_places(count / setting.depth * setting.depth);
+    if (!setting.method.direct) drop_cached(places_);
+    const double cpu = process_cpu_seconds();
+    ASSIGN_OR_RETURN(const double seconds, setting.burst ? in_bursts() : steadily());
+    run_.cpu_seconds += process_cpu_seconds() - cpu;
+    const uint64_t bytes = places_.size() * setting.read_bytes;
+    run_.bytes += bytes;
+    run_.rates.push_back(static_cast<double>(bytes) / std::max(seconds, 1e-9));
+    return {};
+  }
+
+ private:
+  void choose_places(uint64_t count) {
+    const uint64_t bytes = run_.setting.read_bytes;
+    places_.clear();
+    while (places_.size() < count) {
+      const size_t f = rng_() % opened_.files.size();
+      places_.push_back(
+          {&opened_.files[f], rng_() % (opened_.file_bytes[f] / bytes) * bytes, bytes});
+    }
+  }
+
+  Result<double> in_bursts() {
+    std::vector<double> landed(run_.setting.depth);
+    double seconds = 0;
+    for (size_t i = 0; i < places_.size(); i += run_.setting.depth) {
+      ASSIGN_OR_RETURN(
+          const double took,
+          burst_seconds(*opened_.queue, std::span(places_).subspan(i, run_.setting.depth), memory_,
+                        landed));
+      seconds += took;
+      run_.latencies.insert(run_.latencies.end(), landed.begin(), landed.end());
+    }
+    return seconds;
+  }
+
+  // Whatever lands is followed by the next read in its memory.
+  Result<double> steadily() {
+    ReadQueue& queue = *opened_.queue;
+    std::vector<Clock::time_point> submitted(run_.setting.depth);
+    std::vector<size_t> place_of(run_.setting.depth);
+    std::vector<ReadCompletion> landed(run_.setting.depth);
+    Status status;
+    size_t next = 0;
+    const auto submit = [&](uint64_t slot, Clock::time_point now) {
+      if (next == places_.size() || !status.ok()) return;
+      submitted[slot] = now;
+      place_of[slot] = next;
+      const ReadRequest request = {places_[next++], memory_.data() + slot * run_.setting.read_bytes,
+                                   slot};
+      queue.submit(std::span(&request, 1));
+    };
+    const auto start = Clock::now();
+    auto now = start;
+    for (uint64_t slot = 0; slot < run_.setting.depth; ++slot) submit(slot, now);
+    while (const size_t n = queue.wait(landed)) {
+      now = Clock::now();
+      for (const ReadCompletion& c : std::span(landed).first(n)) {
+        const Extent& place = places_[place_of[c.tag]];
+        if (status.ok() && (c.errno_value != 0 || c.bytes_read != place.bytes))
+          status = read_error(c, place);
+        run_.latencies.push_back(seconds_between(submitted[c.tag], now));
+        submit(c.tag, now);
+      }
+    }
+    RETURN_IF_ERROR(std::move(status));
+    return seconds_between(start, now);
+  }
+
+  Opened opened_;
+  IoRun& run_;
+  std::span<std::byte> memory_;
+  std::mt19937_64 rng_;
+  std::vector<Extent> places_;
+};
+
+}  // namespace
+
+double percentile(std::span<const double> ascending, double fraction) {
+  CHECK(!ascending.empty() && fraction >= 0 && fraction <= 1);
+  const double rank = std::ceil(fraction * static_cast<double>(ascending.size()));
+  return ascending[static_cast<size_t>(std::max(rank, 1.0)) - 1];
+}
+
+Result<std::vector<IoRun>> bench_io(std::span<const std::filesystem::path> files,
+                                    std::span<const IoSetting> settings,
+                                    const IoBenchOptions& options) {
+  CHECK(!files.empty() && options.rounds > 0);
+  uint64_t memory_bytes = 0;
+  for (const IoSetting& setting : settings) {
+    CHECK(setting.depth > 0 && setting.read_bytes > 0 &&
+          setting.read_bytes % kDirectAlignment == 0);
+    memory_bytes = std::max(memory_bytes, setting.depth * setting.read_bytes);
+  }
+  ASSIGN_OR_RETURN(AlignedBuffer memory,
+                   AlignedBuffer::allocate(memory_bytes, AlignedBuffer::Pages::huge));
+  std::memset(memory.data(), 1, memory.size());
+  std::vector<IoRun> runs(settings.size());
+  std::vector<std::optional<Reader>> readers(settings.size());
+  for (size_t i = 0; i < settings.size(); ++i) {
+    runs[i].setting = settings[i];
+    auto opened = open_for(files, settings[i]);
+    if (opened.ok())
+      readers[i].emplace(std::move(opened).value(), runs[i], memory.span(), options.seed + i);
+    else if (opened.error().code == ErrorCode::unsupported)
+      runs[i].refused = opened.error().message;
+    else
+      return std::move(opened).error();
+  }
+  for (uint32_t round = 0; round < options.rounds; ++round) {
+    if (options.on_step) options.on_step(fmt::format("round {} of {}", round + 1, options.rounds));
+    for (size_t i = 0; i < settings.size(); ++i) {
+      if (options.cancel != nullptr && *options.cancel) return cancelled_error("stopped");
+      std::optional<Reader>& reader = readers[(i + round) % settings.size()];
+      if (reader) RETURN_IF_ERROR(reader->round(options.round_bytes));
+    }
+  }
+  for (IoRun& run : runs) std::sort(run.latencies.begin(), run.latencies.end());
+  return runs;
+}
+
+std::vector<Extent> random_expert_places(const ExpertSource& source,
+                                         std::span<const uint32_t> layers, size_t count,
+                                         uint64_t seed) {
+  CHECK(!layers.empty());
+  std::mt19937_64 rng(seed);
+  std::vector<Extent> places;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t layer = layers[rng() % layers.size()];
+    const auto extents = source.extents(layer, static_cast<uint32_t>(rng() % source.experts()));
+    places.insert(places.end(), extents.begin(), extents.end());
+  }
+  return places;
+}
+
+}  // namespace wader
