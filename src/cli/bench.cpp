@@ -14,9 +14,14 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "io/aligned_buffer.h"
+#include "io/read_queue.h"
 
 namespace wader {
 namespace {
+
+// Of --disk-rate: what an NVMe disk takes to begin.
+constexpr double kModelDiskLatencySeconds = 100e-6;
+constexpr uint32_t kModelDiskReads = 64;
 
 constexpr uint32_t kMaxRounds = 10'000;
 constexpr uint32_t kMaxThreads = 1024;
@@ -214,6 +219,12 @@ Result<int> run_bench_engine(const Args& args, EngineWork work) {
     if (setting.context > 0 && setting.context < context_needed(options))
       return invalid_argument_error("--context {} is less than the {} tokens of a round",
                                     setting.context, context_needed(options));
+    ASSIGN_OR_RETURN(const uint64_t disk_rate, part.bytes("--disk-rate", 0));
+    if (disk_rate > 0)
+      setting.make_read_queue = [disk_rate] {
+        return make_throttled_read_queue(static_cast<double>(disk_rate), kModelDiskLatencySeconds,
+                                         kModelDiskReads);
+      };
     settings.push_back(std::move(setting));
   }
   ASSIGN_OR_RETURN(const Container container, open_container(args));

@@ -236,8 +236,11 @@ std::string engine_table(std::span<const EngineRun> runs, const EngineBenchOptio
   });
   row("waiting", [](const EngineRun&, const EngineFigures& f) {
     const auto rate = rate_while_waiting(f.round.engine.experts);
-    return fmt::format("{}, reads outstanding {:.0f} % of the time",
+    return fmt::format("{}{}, reads outstanding {:.0f} % of the time",
                        rate ? "at " + format_rate(*rate) : std::string("for no read"),
+                       rate && f.round.read_rate_limit
+                           ? " of " + format_rate(*f.round.read_rate_limit)
+                           : std::string(),
                        100 * f.round.engine.experts.busy_seconds / f.round.seconds);
   });
   row("lookahead", [](const EngineRun& run, const EngineFigures& f) {
@@ -280,7 +283,7 @@ Json engine_json(const EngineRun& run, const EngineBenchOptions& options) {
               {"bytes_read", round.engine.experts.bytes_read},
               {"read_rate", f.read_rate},
               {"read_rate_waiting", optional_json(rate_while_waiting(round.engine.experts))},
-              {"read_rate_limit", nullptr},
+              {"read_rate_limit", optional_json(round.read_rate_limit)},
               {"read_busy_share", round.engine.experts.busy_seconds / round.seconds},
               {"lookahead", run.lookahead},
               {"lookahead_accuracy", optional_json(lookahead_accuracy(round.engine.experts))},

@@ -342,8 +342,9 @@ constexpr FlagSpec kFlags[] = {
      FlagGroup::engine, kPlan},
 
     {"--disk-rate", "SIZE", "",
-     "predict speeds for a disk that reads so many bytes a second, e.g. 2GiB", FlagGroup::command,
-     on({info})},
+     "info: predict speeds for a disk that reads so many bytes a second, e.g. 2GiB; bench: read "
+     "through a model of such a disk",
+     FlagGroup::command, on({info}) | kBenchEngine},
 
     {"--json", "", "", "print facts as JSON", FlagGroup::general,
      on({install, list, info, verify, chat, generate, logits, check, bench_io, trace, simulate}) |

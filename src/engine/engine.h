@@ -16,7 +16,7 @@
 #include "base/units.h"
 #include "container/container.h"
 #include "engine/governor.h"
-#include "experts/counters.h"
+#include "experts/expert_cache.h"
 #include "io/read_queue.h"
 #include "kernels/ops.h"
 #include "model/memory_plan.h"
@@ -142,6 +142,9 @@ class Engine {
   virtual const Tokenizer* tokenizer() const = 0;  // null when the container has no tokenizer.json
   virtual const MemoryPlan& plan() const = 0;
   virtual std::string io_description() const = 0;  // "io_uring, O_DIRECT"
+  // Where experts are read and by what, for measuring how fast that can be: between two passes.
+  virtual const ExpertSource& expert_source() const = 0;
+  virtual ReadQueue& read_queue() = 0;
   // "on", "off", "auto: on", "auto: off after 3 trials": whether decoding reads ahead now.
   virtual std::string lookahead_description() const = 0;
   virtual const Kernels& kernels() const = 0;  // the chosen back end

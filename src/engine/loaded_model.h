@@ -29,6 +29,11 @@ class LoadedModel final : public Engine {
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const MemoryPlan& plan() const override { return plan_; }
   std::string io_description() const override;
+  const ExpertSource& expert_source() const override { return *source_; }
+  ReadQueue& read_queue() override {
+    cache_->settle();
+    return *queue_;
+  }
   std::string lookahead_description() const override { return lookahead_.description(); }
   const Kernels& kernels() const override { return *kernels_; }
   std::span<const std::byte> trunk_bytes() const override { return weights_.bytes(); }

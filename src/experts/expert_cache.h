@@ -66,11 +66,13 @@ class ExpertCache {
   // submits the reads of the missing ones, in the order of `ids`, as far as slots and queue reach;
   // the rest follow as leases end. uses[i]: tokens that want ids[i]. Both must live until end().
   void begin(uint32_t layer, std::span<const uint32_t> ids, std::span<const uint32_t> uses);
-  // Experts that the next pass over `layer` will probably ask, to be read in this order, at most
-  // `most` that are not resident, once all reads of the open pass have been submitted. begin()
-  // takes them over; those it does not ask for are withdrawn, or dropped when they land. An error
-  // of such a read is nobody's until a pass asks for the expert and reads it again.
-  void predict(uint32_t layer, std::span<const uint32_t> ids, uint32_t most);
+  // Experts that the next pass over `layer` will ask, to be read in this order, once all reads of
+  // the open pass have been submitted. begin() takes them over; those it does not ask for are
+  // withdrawn, or dropped when they land: what is only likely is read in pieces, so that little is
+  // lost then. An error of such a read is nobody's until a pass asks for the expert and reads it
+  // again.
+  enum class Certainty : uint8_t { likely, sure };
+  void predict(uint32_t layer, std::span<const uint32_t> ids, Certainty certainty);
   // The next expert: resident ones first, then as reads land; nothing when all were handed out. An
   // error (a failed read, a wrong checksum) names file and expert; call end() then.
   // While it waits no lease may be alive: their slots may be what the missing ones wait for.
@@ -82,6 +84,8 @@ class ExpertCache {
   void end();
 
   SlotPolicy& policy() { return policy_; }  // its history, for who keeps it between runs
+  // Between passes: drops what was read ahead and waits until no read is in flight.
+  void settle();
   // Between passes: gives the memory of slots back until at most `slots` are usable, or takes slots
   // into use again until so many are. What a retired slot held is read again when it is wanted.
   // `slots`: 1 to slot_count().
@@ -90,8 +94,6 @@ class ExpertCache {
   uint32_t slot_count() const { return policy_.slot_count(); }
   uint32_t usable_count() const { return policy_.usable_count(); }
   uint32_t resident_count() const { return policy_.resident_count(); }
-  double read_seconds() const { return read_seconds_; }
-  double idle_seconds() const { return idle_seconds_; }
   const ExpertCounters& counters() const { return counters_; }
   void reset_counters() { counters_ = {}; }
 
@@ -108,7 +110,9 @@ class ExpertCache {
     uint32_t index = 0;  // into ids_, of a pass's
     uint32_t pieces_in_flight = 0;
     ReadFor reader = ReadFor::pass;
+    bool split = false;       // read in pieces of piece_bytes_
     bool incomplete = false;  // a piece was withdrawn for good
+    uint64_t bytes_landed = 0;
     std::optional<ReadCompletion> failure;
     Clock::time_point submitted;
   };
@@ -117,11 +121,15 @@ class ExpertCache {
   void submit_more();
   bool submit_missing();
   bool submit_ahead();
+  bool reads_ahead() const;
   std::optional<uint32_t> submit_record(uint32_t layer, uint32_t expert, uint32_t uses,
                                         ReadFor reader);
   void submit_pieces(uint32_t slot, uint64_t pieces);
   std::optional<size_t> find_loose(uint32_t layer, uint32_t expert) const;
-  void adopt(uint32_t slot, uint32_t index, uint32_t uses, Clock::time_point now);
+  uint64_t pieces_of(const Read& read) const;
+  Extent piece_of(const Read& read, uint64_t piece) const;
+  double seconds_of(uint64_t bytes) const;
+  void adopt(uint32_t slot, uint32_t index, uint32_t uses);
   void drop_ahead();
   bool drop(uint32_t slot);
   Status take_in(size_t count);
@@ -135,6 +143,7 @@ class ExpertCache {
   const ExpertSource& source_;
   ReadQueue& queue_;
   ThreadPool& threads_;
+  const uint64_t piece_bytes_;
   SlotPolicy policy_;
   AlignedBuffer memory_;  // (slots, record_bytes)
   ExpertCounters counters_;
@@ -160,6 +169,7 @@ class ExpertCache {
 
   // Predictions for the next pass.
   uint32_t ahead_layer_ = 0;
+  Certainty ahead_certainty_ = Certainty::likely;
   std::vector<uint32_t> predicted_;  // not resident; submitted from predicted_head_ on
   size_t predicted_head_ = 0;
   std::vector<uint32_t> loose_;  // slots that are read ahead, or hold what was
@@ -170,9 +180,8 @@ class ExpertCache {
   std::vector<ReadRequest> requests_;
 
   bool busy_ = false;  // a read is in flight, or landed unnoticed
-  Clock::time_point busy_since_, idle_since_, last_landing_;
+  Clock::time_point busy_since_, last_landing_;
   double read_seconds_ = 0;  // of one record while the disk is busy; a moving average
-  double idle_seconds_ = 0;  // of the disk before a pass begins; a moving average
 };
 
 }  // namespace wader

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <utility>
@@ -11,6 +12,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "io/aligned_buffer.h"
+#include "io/burst.h"
+#include "measure/io_bench.h"
 #include "measure/machine_rates.h"
 #include "measure/stopwatch.h"
 
@@ -66,6 +69,48 @@ class Probe {
   std::optional<MachineRates> rates_;
 };
 
+// A burst is no larger than one token's experts of a layer: a prompt's larger ones are read as
+// fast. And so much is read at most, in some tenths of a second.
+constexpr uint64_t kBurstProbeBytes = kGiB;
+
+uint64_t burst_memory_bytes(const Manifest& manifest) {
+  return uint64_t{manifest.spec.experts_per_token} * manifest.experts.stride_bytes;
+}
+
+std::vector<uint32_t> moe_layers(const ArchitectureSpec& spec) {
+  std::vector<uint32_t> layers;
+  for (uint32_t layer = 0; layer < spec.layer_count(); ++layer)
+    if (spec.layers[layer].ffn == FfnKind::moe) layers.push_back(layer);
+  return layers;
+}
+
+// How fast the engine's queue reads bursts like the ones it was asked for, when nothing else is to
+// be done between two.
+Result<std::optional<double>> burst_limit(Engine& engine, const ExpertCounters& experts,
+                                          uint64_t seed) {
+  const ArchitectureSpec& spec = engine.container().spec();
+  const uint64_t record = engine.expert_source().record_bytes();
+  uint64_t reads = 0;
+  for (size_t n = 1; n < experts.bursts.size(); ++n) reads += n * experts.bursts[n];
+  if (reads == 0) return std::optional<double>();
+  const double share =
+      std::min(1.0, static_cast<double>(kBurstProbeBytes) / static_cast<double>(reads * record));
+  std::vector<BurstCount> bursts;
+  for (size_t n = 1; n < experts.bursts.size(); ++n)
+    if (experts.bursts[n] > 0)
+      bursts.push_back(
+          {std::min(static_cast<uint32_t>(n), spec.experts_per_token),
+           static_cast<uint64_t>(std::ceil(share * static_cast<double>(experts.bursts[n])))});
+  const auto places = random_expert_places(engine.expert_source(), moe_layers(spec), 1024, seed);
+  drop_cached(places);
+  ASSIGN_OR_RETURN(AlignedBuffer memory,
+                   AlignedBuffer::allocate(burst_memory_bytes(engine.container().manifest()),
+                                           AlignedBuffer::Pages::huge));
+  ASSIGN_OR_RETURN(const double rate,
+                   burst_rate(engine.read_queue(), places, bursts, memory.span()));
+  return std::optional(rate);
+}
+
 // One open engine and its only session.
 class Subject {
  public:
@@ -78,7 +123,7 @@ class Subject {
     return subject;
   }
 
-  const Engine& engine() const { return *engine_; }
+  Engine& engine() { return *engine_; }
 
   // Fills the slots by passes over random tokens, as long as they read anything to speak of; then
   // lets the policy settle in a round like the measured ones.
@@ -185,6 +230,7 @@ class Bench {
                                container_.spec().max_context);
     for (EngineOptions setting : settings) {
       if (setting.context == 0) setting.context = needed;
+      setting.extra_bytes += burst_memory_bytes(container_.manifest());
       CHECK(setting.context >= needed);
       ASSIGN_OR_RETURN(const MemoryPlan plan, plan_for(container_, setting));
       setting.memory_bytes = plan.budget_bytes;
@@ -256,6 +302,8 @@ class Bench {
     ASSIGN_OR_RETURN(EngineRound measured, subject.run(round));
     measured.bandwidth = rates.bandwidth;
     measured.int8_peak = rates.int8_peak;
+    ASSIGN_OR_RETURN(measured.read_rate_limit,
+                     burst_limit(subject.engine(), measured.engine.experts, options_.seed + round));
     EngineRun& run = runs_[i];
     if (run.rounds.empty()) describe(subject.engine(), run);
     run.rounds.push_back(std::move(measured));

@@ -42,6 +42,9 @@ struct EngineRound {
   EngineStats engine;
   double bandwidth = 0;             // of memory just before, bytes per second
   std::optional<double> int8_peak;  // just before, operations per second
+  // Just after, of the same queue: bytes per second of bursts of as many reads as the round's
+  // passes had to make; nothing where they made none.
+  std::optional<double> read_rate_limit;
 };
 
 struct EngineRun {

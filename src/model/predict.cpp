@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "experts/lookahead.h"
 #include "model/linear.h"
 #include "model/moe.h"
 #include "model/norm.h"
@@ -35,11 +34,9 @@ void predict_experts(const ModelContext& model, uint32_t layer, uint32_t rows) {
   norm_rows(model, s.projected, s.x, w.ffn_norm, rows);
   linear(model, s.projected, rows, {{s.router_logits, w.router, w.router_bias}});
   choose_experts(model, s.predicted_ids, s.predicted_weights, rows);
-  const uint32_t most =
-      rows >= kManyRows ? model.spec.experts
-                        : records_ahead(model.experts.idle_seconds(), model.experts.read_seconds(),
-                                        rows * model.spec.experts_per_token);
-  model.experts.predict(layer, distinct_predictions(model, rows), most);
+  model.experts.predict(
+      layer, distinct_predictions(model, rows),
+      rows >= kManyRows ? ExpertCache::Certainty::sure : ExpertCache::Certainty::likely);
 }
 
 void predict_experts_after(const ModelContext& model, uint32_t layer, uint32_t rows) {

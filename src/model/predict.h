@@ -9,8 +9,8 @@
 namespace wader {
 
 // Runs the router of `layer` on work.x (rows, hidden) as it is now and hands what it chooses to the
-// expert cache, to be read behind everything that is asked for. One token: likeliest first, as many
-// as the disk's idle time takes. Many: in disk order, all of them. Uses work.projected and
+// expert cache, to be read behind everything that is asked for: of one token likeliest first, of
+// more in disk order. Uses work.projected and
 // work.router_logits.
 void predict_experts(const ModelContext& model, uint32_t layer, uint32_t rows);
 
