@@ -62,6 +62,24 @@ TEST_F(Cli, BenchDecodeReadsWhatItsSlotsDoNotHold) {
               1e-6 * json["read_rate"].get<double>());
 }
 
+TEST_F(Cli, BenchDecodeOfMappedFilesReadsNothingItself) {
+  const Json json = json_of(wader({"bench", "decode", "demo", "--count", "8", "--rounds", "2",
+                                   "--mmap", "--threads", "1", "--json"}));
+  EXPECT_EQ(json["io"], "memory-mapped");
+  EXPECT_EQ(json["bytes_read"], 0);
+  EXPECT_GT(json["tokens_per_second"].get<double>(), 0);
+}
+
+TEST_F(Cli, BenchDecodeThroughAModelOfADisk) {
+  const Json json =
+      json_of(wader({"bench", "decode", "demo", "--count", "16", "--rounds", "1", "--slots", "32",
+                     "--disk-rate", "20MB", "--threads", "1", "--json"}));
+  EXPECT_GT(json["bytes_read"].get<double>(), 0);
+  EXPECT_LT(json["read_rate"].get<double>(), 20e6);
+  EXPECT_GT(json["phase_seconds"]["expert_wait"].get<double>(),
+            0.5 * json["seconds"].get<double>());
+}
+
 TEST_F(Cli, BenchPrefillComparesWithThePeak) {
   const Json json = json_of(wader({"bench", "prefill", "demo", "--count", "40", "--chunk", "16",
                                    "--rounds", "1", "--threads", "1", "--json"}));
@@ -204,8 +222,9 @@ TEST_F(Cli, BenchIoMeasuresEveryWayToRead) {
 
 TEST_F(Cli, BenchIoTakesAFileAndRefusesNonsense) {
   const std::string file = kSource + "/models/demo/model-00001-of-00002.safetensors";
-  const RunResult run = wader({"bench", "io", file, "--size", "100,64KiB", "--depth", "1", "--burst",
-                         "none", "--rounds", "1", "--engine", "threads", "--direct", "off"});
+  const RunResult run =
+      wader({"bench", "io", file, "--size", "100,64KiB", "--depth", "1", "--burst", "none",
+             "--rounds", "1", "--engine", "threads", "--direct", "off"});
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("pread threads, page cache"));
   EXPECT_THAT(run.out, HasSubstr("dropped"));

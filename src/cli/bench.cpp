@@ -15,6 +15,7 @@
 #include "cli/options.h"
 #include "io/aligned_buffer.h"
 #include "io/read_queue.h"
+#include "measure/mapped_experts.h"
 
 namespace wader {
 namespace {
@@ -207,18 +208,24 @@ std::vector<std::string_view> engine_flags(Command command) {
   std::vector<std::string_view> names;
   for (const FlagSpec& flag : flag_specs())
     if (flag.group == FlagGroup::engine && flag.belongs_to(command)) names.push_back(flag.name);
+  for (const std::string_view name : {"--mmap", "--disk-rate"}) names.push_back(name);
   return names;
 }
 
 Result<int> run_bench_engine(const Args& args, EngineWork work) {
   ASSIGN_OR_RETURN(const EngineBenchOptions options, engine_bench_options(args, work));
   ASSIGN_OR_RETURN(const std::vector<Args> parts, settings_of(args, engine_flags(args.command())));
+  ASSIGN_OR_RETURN(const Container container, open_container(args));
   std::vector<EngineOptions> settings;
   for (const Args& part : parts) {
     ASSIGN_OR_RETURN(EngineOptions setting, engine_options(part));
     if (setting.context > 0 && setting.context < context_needed(options))
       return invalid_argument_error("--context {} is less than the {} tokens of a round",
                                     setting.context, context_needed(options));
+    if (part.has("--mmap")) {
+      setting.make_experts = map_experts;
+      setting.slots = container.spec().experts_per_token;
+    }
     ASSIGN_OR_RETURN(const uint64_t disk_rate, part.bytes("--disk-rate", 0));
     if (disk_rate > 0)
       setting.make_read_queue = [disk_rate] {
@@ -227,7 +234,6 @@ Result<int> run_bench_engine(const Args& args, EngineWork work) {
       };
     settings.push_back(std::move(setting));
   }
-  ASSIGN_OR_RETURN(const Container container, open_container(args));
   watch_interrupts();
   auto runs = bench_engine(container, settings, options);
   show_status("");

@@ -220,8 +220,8 @@ std::string engine_table(std::span<const EngineRun> runs, const EngineBenchOptio
   };
   if (runs.size() == 2) table.row("", {"A", "B"});
   row("setting", [](const EngineRun& run, const EngineFigures&) {
-    return fmt::format("{}, {} threads, {} slots, chunk {}", run.kernels, run.plan.threads,
-                       run.plan.slots, run.plan.chunk);
+    return fmt::format("{}, {} threads, {} slots, chunk {}; {}", run.kernels, run.plan.threads,
+                       run.plan.slots, run.plan.chunk, run.io);
   });
   row("speed", [](const EngineRun&, const EngineFigures& f) {
     return fmt::format("{:.1f} tok/s ({:.1f} to {:.1f})", f.tokens_per_second, f.speed.smallest,

@@ -54,6 +54,8 @@ struct EngineOptions {
   bool keeps_usage = false;
   // Expert bytes from which on a model's reads are measured at its first use. Tests lower it.
   uint64_t measured_expert_bytes = 256 * kMiB;
+  // Benches give experts from elsewhere: the cache then gets one working set of slots, unused.
+  std::function<Result<std::unique_ptr<Experts>>(const Container&)> make_experts = {};
   // Tests put faults under the cache by giving their own reads.
   std::function<std::unique_ptr<ReadQueue>()> make_read_queue = {};
   // Tests tell the governor what the machine has left, once a pass.

@@ -78,6 +78,7 @@ class LoadedModel final : public Engine {
   std::unique_ptr<ContainerExperts> source_;
   std::unique_ptr<ReadQueue> queue_;
   std::unique_ptr<ExpertCache> cache_;
+  std::unique_ptr<Experts> other_experts_;  // of EngineOptions::make_experts, else null
   LookaheadGate lookahead_{LookaheadMode::off};
   ForwardObserver routing_observer_;
   bool keeps_usage_ = false;

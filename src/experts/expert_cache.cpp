@@ -30,22 +30,9 @@ double seconds_between(std::chrono::steady_clock::time_point from,
 
 }  // namespace
 
-ExpertCache::Lease::~Lease() {
-  if (cache_ == nullptr) return;
-  cache_->policy_.unpin(slot_);
-  --cache_->leases_;
-}
-
-ExpertCache::Lease& ExpertCache::Lease::operator=(Lease&& other) noexcept {
-  Lease taken(std::move(other));
-  std::swap(cache_, taken.cache_);
-  std::swap(slot_, taken.slot_);
-  std::swap(index_, taken.index_);
-  return *this;
-}
-
-std::span<const std::byte> ExpertCache::Lease::record() const {
-  return {cache_->record_of(slot_), static_cast<size_t>(cache_->source_.record_bytes())};
+void ExpertCache::release(uint32_t slot) {
+  policy_.unpin(slot);
+  --leases_;
 }
 
 Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertSource& source, uint32_t slots,
@@ -321,7 +308,7 @@ std::optional<ExpertCache::Lease> ExpertCache::next_resident() {
   if (ready_head_ == ready_.size()) return {};
   const Ready ready = ready_[ready_head_++];
   ++leases_;
-  return Lease(this, ready.slot, ready.index);
+  return Lease(this, record_bytes_of(ready.slot), ready.slot, ready.index);
 }
 
 Status ExpertCache::wait_for_reads() {
@@ -397,9 +384,8 @@ Status ExpertCache::check_record(uint32_t slot) {
   if (read.failure)
     return read_error(*read.failure, piece_of(read, read.failure->tag % kMaxPieces))
         .within(fmt::format("layer {} expert {}", read.layer, read.expert));
-  const std::span<const std::byte> record(record_of(slot),
-                                          static_cast<size_t>(source_.record_bytes()));
-  if (record_digest(record, threads_, piece_digests_) != source_.digest(read.layer, read.expert))
+  if (record_digest(record_bytes_of(slot), threads_, piece_digests_) !=
+      source_.digest(read.layer, read.expert))
     return corrupt_error(
         "{}: layer {} expert {} does not match its checksum; `wader verify` lists all damage, "
         "`wader rm` and installing again repairs it",

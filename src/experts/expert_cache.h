@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "experts/counters.h"
+#include "experts/experts.h"
 #include "experts/slot_policy.h"
 #include "io/aligned_buffer.h"
 #include "io/read_queue.h"
@@ -34,54 +35,28 @@ class ExpertSource {
   virtual uint64_t digest(uint32_t layer, uint32_t expert) const = 0;
 };
 
-class ExpertCache {
+class ExpertCache final : public Experts {
  public:
   // `slots` records of memory. `threads` check what was read. Everything passed by reference must
   // outlive the cache.
   static Result<std::unique_ptr<ExpertCache>> create(const ExpertSource& source, uint32_t slots,
                                                      EvictionRule rule, ReadQueue& queue,
                                                      ThreadPool& threads);
-  ~ExpertCache();
+  ~ExpertCache() override;
 
-  // A resident expert of the pass. Pinned while the lease lives.
-  class Lease {
-   public:
-    Lease(Lease&& other) noexcept : cache_(other.cache_), slot_(other.slot_), index_(other.index_) {
-      other.cache_ = nullptr;
-    }
-    Lease& operator=(Lease&& other) noexcept;
-    ~Lease();
-    uint32_t index() const { return index_; }  // into the ids of the pass
-    std::span<const std::byte> record() const;
-
-   private:
-    friend class ExpertCache;
-    Lease(ExpertCache* cache, uint32_t slot, uint32_t index)
-        : cache_(cache), slot_(slot), index_(index) {}
-    ExpertCache* cache_;
-    uint32_t slot_, index_;
-  };
-
-  // Opens a pass over `ids`, distinct experts of `layer`, of which any number may be asked, and
-  // submits the reads of the missing ones, in the order of `ids`, as far as slots and queue reach;
-  // the rest follow as leases end. uses[i]: tokens that want ids[i]. Both must live until end().
-  void begin(uint32_t layer, std::span<const uint32_t> ids, std::span<const uint32_t> uses);
-  // Experts that the next pass over `layer` will ask, to be read in this order, once all reads of
-  // the open pass have been submitted. begin() takes them over; those it does not ask for are
-  // withdrawn, or dropped when they land: what is only likely is read in pieces, so that little is
-  // lost then. An error of such a read is nobody's until a pass asks for the expert and reads it
-  // again.
-  enum class Certainty : uint8_t { likely, sure };
-  void predict(uint32_t layer, std::span<const uint32_t> ids, Certainty certainty);
-  // The next expert: resident ones first, then as reads land; nothing when all were handed out. An
-  // error (a failed read, a wrong checksum) names file and expert; call end() then.
-  // While it waits no lease may be alive: their slots may be what the missing ones wait for.
-  Result<std::optional<Lease>> next();
-  // The next expert that is resident already; leases may be alive. Takes in what has landed.
-  std::optional<Lease> next_resident();
-  std::span<const uint32_t> ids() const { return ids_; }  // of the open pass
-  // Closes the pass: waits for reads still in flight, unpins. No lease may be alive.
-  void end();
+  // Submits the reads of the missing experts as far as slots and queue reach; the rest follow as
+  // leases end.
+  void begin(uint32_t layer, std::span<const uint32_t> ids,
+             std::span<const uint32_t> uses) override;
+  std::span<const uint32_t> ids() const override { return ids_; }
+  // What is only likely is read in pieces, so that little is lost when it was wrong: those that
+  // have not started are withdrawn. An error of such a read is nobody's until a pass asks for the
+  // expert and reads it again.
+  void predict(uint32_t layer, std::span<const uint32_t> ids, Certainty certainty) override;
+  // Resident ones first, then as reads land.
+  Result<std::optional<Lease>> next() override;
+  std::optional<Lease> next_resident() override;  // takes in what has landed
+  void end() override;                            // waits for reads still in flight
 
   SlotPolicy& policy() { return policy_; }  // its history, for who keeps it between runs
   // Between passes: drops what was read ahead and waits until no read is in flight.
@@ -98,6 +73,7 @@ class ExpertCache {
   void reset_counters() { counters_ = {}; }
 
  private:
+  void release(uint32_t slot) override;
   ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRule rule, ReadQueue& queue,
               ThreadPool& threads, AlignedBuffer memory);
 
@@ -118,6 +94,9 @@ class ExpertCache {
   };
 
   std::byte* record_of(uint32_t slot) { return memory_.data() + slot * source_.record_bytes(); }
+  std::span<const std::byte> record_bytes_of(uint32_t slot) {
+    return {record_of(slot), static_cast<size_t>(source_.record_bytes())};
+  }
   void submit_more();
   bool submit_missing();
   bool submit_ahead();

@@ -305,16 +305,16 @@ class Bench {
     ASSIGN_OR_RETURN(measured.read_rate_limit,
                      burst_limit(subject.engine(), measured.engine.experts, options_.seed + round));
     EngineRun& run = runs_[i];
-    if (run.rounds.empty()) describe(subject.engine(), run);
+    if (run.rounds.empty()) describe(subject.engine(), settings_[i], run);
     run.rounds.push_back(std::move(measured));
     return {};
   }
 
-  void describe(const Engine& engine, EngineRun& run) const {
+  void describe(const Engine& engine, const EngineOptions& setting, EngineRun& run) const {
     const Manifest& manifest = container_.manifest();
     run.plan = engine.plan();
     run.kernels = engine.kernels().name;
-    run.io = engine.io_description();
+    run.io = setting.make_experts ? "memory-mapped" : engine.io_description();
     run.lookahead = engine.lookahead_description();
     run.active = active_bytes(manifest, options_.prompt_tokens + options_.count / 2,
                               engine.kernels().kv_dtype);

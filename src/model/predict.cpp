@@ -36,7 +36,7 @@ void predict_experts(const ModelContext& model, uint32_t layer, uint32_t rows) {
   choose_experts(model, s.predicted_ids, s.predicted_weights, rows);
   model.experts.predict(
       layer, distinct_predictions(model, rows),
-      rows >= kManyRows ? ExpertCache::Certainty::sure : ExpertCache::Certainty::likely);
+      rows >= kManyRows ? Experts::Certainty::sure : Experts::Certainty::likely);
 }
 
 void predict_experts_after(const ModelContext& model, uint32_t layer, uint32_t rows) {
