@@ -125,10 +125,10 @@ TEST_F(ReadSetupTest, DamageAndOtherPlacesAreMeasuredAgain) {
 }
 
 TEST_F(ReadSetupTest, WorksWhereNothingCanBeKept) {
-  // Whoever runs this, root too: the name that it is written under is taken by a directory.
-  std::filesystem::create_directory(model_ / (std::string(kReadRatesFile) + ".tmp"));
+  // Whoever runs this, root too: a directory stands in its place.
+  std::filesystem::create_directory(model_ / std::string(kReadRatesFile));
   EXPECT_FALSE(io().empty());
-  EXPECT_FALSE(is_kept());
+  EXPECT_EQ(report().why, ReadReport::Why::unmeasured);
 }
 
 TEST_F(ReadSetupTest, SmallModelsAreNotMeasured) {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/machine.h"
+#include "base/units.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/console.h"
@@ -23,6 +24,8 @@ namespace {
 // Of --disk-rate: what an NVMe disk takes to begin.
 constexpr double kModelDiskLatencySeconds = 100e-6;
 constexpr uint32_t kModelDiskReads = 64;
+// A read is not interrupted: it must end in reasonable time.
+constexpr uint64_t kLeastModelDiskRate = kMiB;
 
 constexpr uint32_t kMaxRounds = 10'000;
 constexpr uint32_t kMaxThreads = 1024;
@@ -225,13 +228,21 @@ Result<int> run_bench_engine(const Args& args, EngineWork work) {
     if (part.has("--mmap")) {
       setting.make_experts = map_experts;
       setting.slots = container.spec().experts_per_token;
+      setting.lookahead = "off";
+      setting.governor = false;
     }
     ASSIGN_OR_RETURN(const uint64_t disk_rate, part.bytes("--disk-rate", 0));
-    if (disk_rate > 0)
+    if (part.has("--disk-rate") && disk_rate < kLeastModelDiskRate)
+      return invalid_argument_error("--disk-rate {} is less than {} a second",
+                                    part.text("--disk-rate"), format_bytes(kLeastModelDiskRate));
+    if (disk_rate > 0) {
+      // The bytes come from the page cache when the model says so: no real disk's time is added.
+      setting.direct = "off";
       setting.make_read_queue = [disk_rate] {
         return make_throttled_read_queue(static_cast<double>(disk_rate), kModelDiskLatencySeconds,
                                          kModelDiskReads);
       };
+    }
     settings.push_back(std::move(setting));
   }
   watch_interrupts();

@@ -243,6 +243,12 @@ std::string engine_table(std::span<const EngineRun> runs, const EngineBenchOptio
                            : std::string(),
                        100 * f.round.engine.experts.busy_seconds / f.round.seconds);
   });
+  row("disk floor", [&](const EngineRun& run, const EngineFigures& f) {
+    const auto floor = streaming_floor_seconds(f.round, options.work, run.experts_per_token);
+    if (!floor) return std::string("nothing was read");
+    return fmt::format("{:.2f} \u00d7 the {} a token that reads and what they cannot hide take",
+                       f.round.seconds / *floor, milliseconds(*floor / options.count));
+  });
   row("lookahead", [](const EngineRun& run, const EngineFigures& f) {
     const ExpertCounters& e = f.round.engine.experts;
     if (e.predicted == 0) return fmt::format("{}, read nothing ahead", run.lookahead);
@@ -284,6 +290,8 @@ Json engine_json(const EngineRun& run, const EngineBenchOptions& options) {
               {"read_rate", f.read_rate},
               {"read_rate_waiting", optional_json(rate_while_waiting(round.engine.experts))},
               {"read_rate_limit", optional_json(round.read_rate_limit)},
+              {"streaming_floor_seconds",
+               optional_json(streaming_floor_seconds(round, options.work, run.experts_per_token))},
               {"read_busy_share", round.engine.experts.busy_seconds / round.seconds},
               {"lookahead", run.lookahead},
               {"lookahead_accuracy", optional_json(lookahead_accuracy(round.engine.experts))},

@@ -341,7 +341,9 @@ constexpr FlagSpec kFlags[] = {
      "instruction set of the arithmetic; ref is the reference, and what check takes",
      FlagGroup::engine, kPlan},
 
-    {"--mmap", "", "", "experts from memory-mapped files, as a measure: nothing is verified",
+    {"--mmap", "", "",
+     "experts from memory-mapped files, as a measure: nothing is verified, and what is mapped is "
+     "beyond --memory",
      FlagGroup::command, kBenchEngine},
     {"--disk-rate", "SIZE", "",
      "info: predict speeds for a disk that reads so many bytes a second, e.g. 2GiB; bench: read "

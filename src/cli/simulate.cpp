@@ -208,6 +208,9 @@ std::string plot(const Simulation& sim, const std::string& name) {
 Result<int> run_simulate(const Args& args) {
   ASSIGN_OR_RETURN(const Simulation sim, run_all(args));
   const std::string name = std::filesystem::path(args.operand(0)).filename().string();
+  std::error_code error;
+  if (args.has("--svg") && std::filesystem::equivalent(args.text("--svg"), args.operand(0), error))
+    return invalid_argument_error("--svg {} is the trace itself", args.text("--svg"));
   if (args.has("--svg"))
     RETURN_IF_ERROR(write_file_atomically(args.text("--svg"), plot(sim, name)));
   if (args.has("--json")) {

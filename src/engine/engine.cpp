@@ -252,9 +252,4 @@ EngineStats LoadedModel::stats() const {
   return stats;
 }
 
-void LoadedModel::reset_stats() {
-  stats_ = {};
-  cache_->reset_counters();
-}
-
 }  // namespace wader

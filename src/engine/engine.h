@@ -147,7 +147,7 @@ class Engine {
   // Where experts are read and by what, for measuring how fast that can be: between two passes.
   virtual const ExpertSource& expert_source() const = 0;
   virtual ReadQueue& read_queue() = 0;
-  // "on", "off", "auto: on", "auto: off after 3 trials": whether decoding reads ahead now.
+  // "on", "off", "auto: on", "auto: off, it did not pay in 3 trials": whether decoding reads ahead now.
   virtual std::string lookahead_description() const = 0;
   virtual const Kernels& kernels() const = 0;  // the chosen back end
   // The trunk as it lies in memory, for measuring how fast that can be read.
@@ -156,7 +156,6 @@ class Engine {
   virtual const std::vector<TokenId>& eos_ids() const = 0;     // of generation_config.json
   virtual Result<std::unique_ptr<Session>> new_session() = 0;  // at most plan().sessions at once
   virtual EngineStats stats() const = 0;
-  virtual void reset_stats() = 0;
 };
 
 // The plan that open() would make, without loading anything: for `wader info`.

@@ -61,6 +61,7 @@ ExpertCache::ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRul
   ready_.reserve(source.experts());
   missing_.reserve(source.experts());
   predicted_.reserve(source.experts());
+  pinned_.reserve(source.experts());
   loose_.reserve(slots);
   requests_.reserve(kMaxPieces);
 }
@@ -108,11 +109,12 @@ void ExpertCache::begin(uint32_t layer, std::span<const uint32_t> ids,
   submit_more();
 }
 
-// Makes a record that is read ahead, or was, the pass's own.
+// Makes a record that was read ahead, or is being read, the pass's own.
 void ExpertCache::adopt(uint32_t slot, uint32_t index, uint32_t uses) {
   Read& read = reads_[slot];
   policy_.count_uses(read.layer, read.expert, uses);
-  if (read.reader == ReadFor::ahead) ++counters_.predicted_right;
+  ++counters_.predicted;
+  ++counters_.predicted_right;
   read.reader = ReadFor::pass;
   read.index = index;
   counters_.hidden_seconds += seconds_of(read.bytes_landed);
@@ -130,12 +132,11 @@ void ExpertCache::adopt(uint32_t slot, uint32_t index, uint32_t uses) {
 }
 
 void ExpertCache::predict(uint32_t layer, std::span<const uint32_t> ids, Certainty certainty) {
-  CHECK(layer < source_.layers() && ids.size() <= source_.experts());
+  CHECK(layer < source_.layers() && ids.size() <= source_.experts() && (!open_ || layer != layer_));
   drop_ahead();
   ahead_layer_ = layer;
   ahead_certainty_ = certainty;
-  for (const uint32_t expert : ids)
-    if (!policy_.is_resident(layer, expert)) predicted_.push_back(expert);
+  predicted_.assign(ids.begin(), ids.end());
   submit_more();
 }
 
@@ -154,6 +155,7 @@ bool ExpertCache::drop(uint32_t slot) {
   read.reader = ReadFor::nobody;
   counters_.wasted_bytes += read.bytes_landed;
   if (read.pieces_in_flight == 0) {
+    ++counters_.predicted;
     policy_.unpin(slot);
     return true;
   }
@@ -162,13 +164,12 @@ bool ExpertCache::drop(uint32_t slot) {
     if (queue_.withdraw(slot * kMaxPieces + piece)) {
       --read.pieces_in_flight;
       bytes_in_flight -= piece_of(read, piece).bytes;
-      read.incomplete = true;
     }
+  if (read.bytes_landed > 0 || read.pieces_in_flight > 0) ++counters_.predicted;
   if (read.pieces_in_flight > 0) {
     if (!missing_.empty()) counters_.delay_seconds += seconds_of(bytes_in_flight);
     return false;
   }
-  if (read.bytes_landed == 0) --counters_.predicted;  // it never started
   policy_.release_failed(slot);
   return true;
 }
@@ -191,22 +192,25 @@ bool ExpertCache::submit_missing() {
 }
 
 // What is only likely one after the other: a slot given to a read that then does not start has lost
-// what it held for nothing.
-bool ExpertCache::submit_ahead() {
-  for (; predicted_head_ < predicted_.size(); ++predicted_head_) {
-    if (ahead_certainty_ == Certainty::likely && reads_ahead()) return false;
-    const uint32_t expert = predicted_[predicted_head_];
-    if (const auto loose = find_loose(ahead_layer_, expert)) {  // a wrong one that is right now
-      reads_[loose_[*loose]].reader = ReadFor::ahead;
-      ++counters_.predicted;
-      continue;
-    }
-    const auto slot = submit_record(ahead_layer_, expert, 0, ReadFor::ahead);
-    if (!slot) return false;
-    loose_.push_back(*slot);
-    ++counters_.predicted;
+// what it held for nothing. A predicted expert that is resident is no victim of one that is not.
+void ExpertCache::submit_ahead() {
+  if (predicted_head_ == predicted_.size() ||
+      (ahead_certainty_ == Certainty::likely && reads_ahead()))
+    return;
+  pinned_.clear();
+  for (const uint32_t expert : predicted_) {
+    if (find_loose(ahead_layer_, expert)) continue;  // pinned since it was submitted
+    if (const auto slot = policy_.pin_resident(ahead_layer_, expert, 0)) pinned_.push_back(*slot);
   }
-  return true;
+  for (; predicted_head_ < predicted_.size(); ++predicted_head_) {
+    const uint32_t expert = predicted_[predicted_head_];
+    if (policy_.is_resident(ahead_layer_, expert)) continue;
+    if (ahead_certainty_ == Certainty::likely && reads_ahead()) break;
+    const auto slot = submit_record(ahead_layer_, expert, 0, ReadFor::ahead);
+    if (!slot) break;
+    loose_.push_back(*slot);
+  }
+  for (const uint32_t slot : pinned_) policy_.unpin(slot);
 }
 
 bool ExpertCache::reads_ahead() const {
@@ -273,8 +277,9 @@ void ExpertCache::submit_pieces(uint32_t slot, uint64_t pieces) {
 
 std::optional<size_t> ExpertCache::find_loose(uint32_t layer, uint32_t expert) const {
   for (size_t i = 0; i < loose_.size(); ++i)
-    if (const Read& read = reads_[loose_[i]];
-        read.layer == layer && read.expert == expert && !read.incomplete)
+    if (const Read& read = reads_[loose_[i]]; read.reader == ReadFor::ahead &&
+                                              read.layer == layer && read.expert == expert &&
+                                              !read.failure)
       return i;
   return {};
 }
@@ -282,6 +287,8 @@ std::optional<size_t> ExpertCache::find_loose(uint32_t layer, uint32_t expert) c
 Result<std::optional<ExpertCache::Lease>> ExpertCache::next() {
   CHECK(open_ && leases_ == 0);
   RETURN_IF_ERROR(std::exchange(failed_while_polling_, {}));
+  // What landed while the owner computed was not waited for.
+  RETURN_IF_ERROR(take_in(queue_.poll(landed_)));
   submit_more();
   if (ready_head_ == ready_.size() && pass_reads_ + missing_.size() > missing_head_) {
     const auto start = Clock::now();
@@ -364,7 +371,10 @@ Status ExpertCache::land(const ReadCompletion& completion) {
 Status ExpertCache::finish_record(uint32_t slot) {
   const Read& read = reads_[slot];
   const ReadFor reader = read.reader;
-  if (reader == ReadFor::pass) --pass_reads_;
+  if (reader == ReadFor::pass) {
+    --pass_reads_;
+    pass_landing_ = last_landing_;
+  }
   if (reader == ReadFor::nobody) {
     give_up(slot);
     return {};
@@ -405,9 +415,12 @@ void ExpertCache::end() {
   while (pass_reads_ > 0) (void)wait_for_reads();
   for (; ready_head_ < ready_.size(); ++ready_head_) policy_.unpin(ready_[ready_head_].slot);
   failed_while_polling_ = {};
+  missing_.clear();
+  missing_head_ = 0;
+  ids_ = uses_ = {};
   if (waited_ && !took_over_) {
     counters_.waited_bytes += pass_bytes_;
-    counters_.waited_seconds += seconds_between(pass_start_, last_landing_);
+    counters_.waited_seconds += seconds_between(pass_start_, pass_landing_);
   }
   open_ = false;
 }

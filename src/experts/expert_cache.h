@@ -86,8 +86,7 @@ class ExpertCache final : public Experts {
     uint32_t index = 0;  // into ids_, of a pass's
     uint32_t pieces_in_flight = 0;
     ReadFor reader = ReadFor::pass;
-    bool split = false;       // read in pieces of piece_bytes_
-    bool incomplete = false;  // a piece was withdrawn for good
+    bool split = false;  // read in pieces of piece_bytes_
     uint64_t bytes_landed = 0;
     std::optional<ReadCompletion> failure;
     Clock::time_point submitted;
@@ -99,7 +98,7 @@ class ExpertCache final : public Experts {
   }
   void submit_more();
   bool submit_missing();
-  bool submit_ahead();
+  void submit_ahead();
   bool reads_ahead() const;
   std::optional<uint32_t> submit_record(uint32_t layer, uint32_t expert, uint32_t uses,
                                         ReadFor reader);
@@ -143,13 +142,14 @@ class ExpertCache final : public Experts {
   uint32_t pass_reads_ = 0;  // records being read for it
   bool waited_ = false, took_over_ = false;
   uint64_t pass_bytes_ = 0;  // submitted since begin()
-  Clock::time_point pass_start_;
+  Clock::time_point pass_start_, pass_landing_;
   Status failed_while_polling_;
 
   // Predictions for the next pass.
   uint32_t ahead_layer_ = 0;
   Certainty ahead_certainty_ = Certainty::likely;
-  std::vector<uint32_t> predicted_;  // not resident; submitted from predicted_head_ on
+  std::vector<uint32_t> predicted_;  // submitted from predicted_head_ on, where not resident
+  std::vector<uint32_t> pinned_;     // scratch of submit_ahead()
   size_t predicted_head_ = 0;
   std::vector<uint32_t> loose_;  // slots that are read ahead, or hold what was
 

@@ -87,7 +87,7 @@ std::vector<uint32_t> moe_layers(const ArchitectureSpec& spec) {
 // How fast the engine's queue reads bursts like the ones it was asked for, when nothing else is to
 // be done between two.
 Result<std::optional<double>> burst_limit(Engine& engine, const ExpertCounters& experts,
-                                          uint64_t seed) {
+                                          uint64_t seed, bool real_disk) {
   const ArchitectureSpec& spec = engine.container().spec();
   const uint64_t record = engine.expert_source().record_bytes();
   uint64_t reads = 0;
@@ -102,7 +102,7 @@ Result<std::optional<double>> burst_limit(Engine& engine, const ExpertCounters& 
           {std::min(static_cast<uint32_t>(n), spec.experts_per_token),
            static_cast<uint64_t>(std::ceil(share * static_cast<double>(experts.bursts[n])))});
   const auto places = random_expert_places(engine.expert_source(), moe_layers(spec), 1024, seed);
-  drop_cached(places);
+  if (real_disk && !places.front().file->is_direct()) drop_cached(places);
   ASSIGN_OR_RETURN(AlignedBuffer memory,
                    AlignedBuffer::allocate(burst_memory_bytes(engine.container().manifest()),
                                            AlignedBuffer::Pages::huge));
@@ -303,7 +303,8 @@ class Bench {
     measured.bandwidth = rates.bandwidth;
     measured.int8_peak = rates.int8_peak;
     ASSIGN_OR_RETURN(measured.read_rate_limit,
-                     burst_limit(subject.engine(), measured.engine.experts, options_.seed + round));
+                     burst_limit(subject.engine(), measured.engine.experts, options_.seed + round,
+                                 settings_[i].make_read_queue == nullptr));
     EngineRun& run = runs_[i];
     if (run.rounds.empty()) describe(subject.engine(), settings_[i], run);
     run.rounds.push_back(std::move(measured));
@@ -318,6 +319,7 @@ class Bench {
     run.lookahead = engine.lookahead_description();
     run.active = active_bytes(manifest, options_.prompt_tokens + options_.count / 2,
                               engine.kernels().kv_dtype);
+    run.experts_per_token = manifest.spec.experts_per_token;
     run.prompt_operations = matrix_operations(manifest.spec, options_.count);
   }
 
@@ -355,6 +357,18 @@ PhaseSeconds phases_of(const EngineRound& round) {
   const double wait = round.engine.experts.wait_seconds;
   return {pass.mixer,     pass.router, pass.experts - wait,         wait,
           pass.lookahead, pass.head,   round.seconds - pass.total()};
+}
+
+std::optional<double> streaming_floor_seconds(const EngineRound& round, EngineWork work,
+                                              uint32_t experts_per_token) {
+  if (!round.read_rate_limit || *round.read_rate_limit <= 0) return {};
+  const PhaseSeconds phases = phases_of(round);
+  const double reading =
+      static_cast<double>(round.engine.experts.bytes_read) / *round.read_rate_limit;
+  const double computing = round.seconds - phases.expert_wait;
+  if (work == EngineWork::prefill) return std::max(reading, computing);
+  return reading + computing - phases.expert_compute +
+         phases.expert_compute / std::max(1u, experts_per_token);
 }
 
 Result<std::vector<EngineRun>> bench_engine(const Container& container,
