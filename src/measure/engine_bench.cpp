@@ -106,6 +106,7 @@ Result<std::optional<double>> burst_limit(Engine& engine, const ExpertCounters& 
   ASSIGN_OR_RETURN(AlignedBuffer memory,
                    AlignedBuffer::allocate(burst_memory_bytes(engine.container().manifest()),
                                            AlignedBuffer::Pages::huge));
+  std::memset(memory.data(), 1, memory.size());  // its pages are there before the first read
   ASSIGN_OR_RETURN(const double rate,
                    burst_rate(engine.read_queue(), places, bursts, memory.span()));
   return std::optional(rate);
