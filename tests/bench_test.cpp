@@ -41,6 +41,7 @@ TEST_F(Cli, BenchDecodeAccountsForItsTime) {
   EXPECT_GE(json["hit_rate"].get<double>(), 0.95);
   EXPECT_EQ(json["hit_rate"] == 1.0, json["bytes_read_per_token"] == 0.0);
   EXPECT_EQ(json.at("lookahead_accuracy").is_null(), json["lookahead_reads"] == 0);
+  EXPECT_EQ(json.at("lookahead_accuracy_by_layer").size(), 8u);
   const double active = json.at("active_bytes_per_token").get<double>();
   EXPECT_EQ(active, json["active_trunk_bytes"].get<double>() +
                         json["active_expert_bytes"].get<double>() +

@@ -65,6 +65,28 @@ Json optional_json(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+// Null for a layer that nothing was read ahead for, as the first.
+Json accuracy_by_layer(const EngineRound& round) {
+  Json layers = Json::array();
+  for (const LayerPredictions& layer : round.predictions)
+    layers.push_back(layer.predicted > 0 ? Json(static_cast<double>(layer.right) /
+                                                static_cast<double>(layer.predicted))
+                                         : Json(nullptr));
+  return layers;
+}
+
+// "right 71 to 98 % by layer", of those that were read ahead for.
+std::string accuracy_range(const EngineRound& round) {
+  double least = 1, most = 0;
+  for (const LayerPredictions& layer : round.predictions) {
+    if (layer.predicted == 0) continue;
+    const double right = static_cast<double>(layer.right) / static_cast<double>(layer.predicted);
+    least = std::min(least, right);
+    most = std::max(most, right);
+  }
+  return fmt::format("{:.0f} to {:.0f} % by layer", 100 * least, 100 * most);
+}
+
 struct Phase {
   std::string_view key, name;
   double PhaseSeconds::*seconds;
@@ -252,9 +274,9 @@ std::string engine_table(std::span<const EngineRun> runs, const EngineBenchOptio
   row("lookahead", [](const EngineRun& run, const EngineFigures& f) {
     const ExpertCounters& e = f.round.engine.experts;
     if (e.predicted == 0) return fmt::format("{}, read nothing ahead", run.lookahead);
-    return fmt::format("{}, {} of {} reads ahead were right, {} wasted, {} hidden", run.lookahead,
-                       e.predicted_right, e.predicted, format_bytes(e.wasted_bytes),
-                       milliseconds(e.hidden_seconds));
+    return fmt::format("{}, {} of {} reads ahead were right ({}), {} wasted, {} hidden",
+                       run.lookahead, e.predicted_right, e.predicted, accuracy_range(f.round),
+                       format_bytes(e.wasted_bytes), milliseconds(e.hidden_seconds));
   });
   row("memory", [](const EngineRun& run, const EngineFigures& f) {
     return fmt::format("peak {} of {}", format_bytes(f.round.engine.peak_rss_bytes),
@@ -295,6 +317,7 @@ Json engine_json(const EngineRun& run, const EngineBenchOptions& options) {
               {"read_busy_share", round.engine.experts.busy_seconds / round.seconds},
               {"lookahead", run.lookahead},
               {"lookahead_accuracy", optional_json(lookahead_accuracy(round.engine.experts))},
+              {"lookahead_accuracy_by_layer", accuracy_by_layer(round)},
               {"lookahead_reads", round.engine.experts.predicted},
               {"lookahead_reads_right", round.engine.experts.predicted_right},
               {"lookahead_wasted_bytes", round.engine.experts.wasted_bytes},

@@ -147,7 +147,9 @@ class Engine {
   // Where experts are read and by what, for measuring how fast that can be: between two passes.
   virtual const ExpertSource& expert_source() const = 0;
   virtual ReadQueue& read_queue() = 0;
-  // "on", "off", "auto: on", "auto: off, it did not pay in 3 trials": whether decoding reads ahead now.
+  virtual std::span<const LayerPredictions> predictions() const = 0;  // of lookahead, by layer
+  // "on", "off", "auto: on", "auto: off, it did not pay in 3 trials": whether decoding reads ahead
+  // now.
   virtual std::string lookahead_description() const = 0;
   virtual const Kernels& kernels() const = 0;  // the chosen back end
   // The trunk as it lies in memory, for measuring how fast that can be read.

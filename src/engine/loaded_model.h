@@ -29,6 +29,7 @@ class LoadedModel final : public Engine {
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const MemoryPlan& plan() const override { return plan_; }
   std::string io_description() const override;
+  std::span<const LayerPredictions> predictions() const override { return cache_->predictions(); }
   const ExpertSource& expert_source() const override { return *source_; }
   ReadQueue& read_queue() override {
     cache_->settle();

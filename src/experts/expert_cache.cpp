@@ -55,6 +55,7 @@ ExpertCache::ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRul
       piece_bytes_(ahead_piece_bytes(source.record_bytes())),
       policy_(slots, source.layers(), source.experts(), rule),
       memory_(std::move(memory)),
+      predictions_(source.layers()),
       reads_(slots),
       piece_digests_(record_pieces(source.record_bytes())),
       landed_(queue.capacity()) {
@@ -113,8 +114,7 @@ void ExpertCache::begin(uint32_t layer, std::span<const uint32_t> ids,
 void ExpertCache::adopt(uint32_t slot, uint32_t index, uint32_t uses) {
   Read& read = reads_[slot];
   policy_.count_uses(read.layer, read.expert, uses);
-  ++counters_.predicted;
-  ++counters_.predicted_right;
+  count_prediction(read.layer, /*right=*/true);
   read.reader = ReadFor::pass;
   read.index = index;
   counters_.hidden_seconds += seconds_of(read.bytes_landed);
@@ -155,7 +155,7 @@ bool ExpertCache::drop(uint32_t slot) {
   read.reader = ReadFor::nobody;
   counters_.wasted_bytes += read.bytes_landed;
   if (read.pieces_in_flight == 0) {
-    ++counters_.predicted;
+    count_prediction(read.layer, /*right=*/false);
     policy_.unpin(slot);
     return true;
   }
@@ -165,13 +165,22 @@ bool ExpertCache::drop(uint32_t slot) {
       --read.pieces_in_flight;
       bytes_in_flight -= piece_of(read, piece).bytes;
     }
-  if (read.bytes_landed > 0 || read.pieces_in_flight > 0) ++counters_.predicted;
+  if (read.bytes_landed > 0 || read.pieces_in_flight > 0)
+    count_prediction(read.layer, /*right=*/false);
   if (read.pieces_in_flight > 0) {
     if (!missing_.empty()) counters_.delay_seconds += seconds_of(bytes_in_flight);
     return false;
   }
   policy_.release_failed(slot);
   return true;
+}
+
+void ExpertCache::count_prediction(uint32_t layer, bool right) {
+  ++counters_.predicted;
+  ++predictions_[layer].predicted;
+  if (!right) return;
+  ++counters_.predicted_right;
+  ++predictions_[layer].right;
 }
 
 void ExpertCache::submit_more() {

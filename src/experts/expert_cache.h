@@ -70,6 +70,7 @@ class ExpertCache final : public Experts {
   uint32_t usable_count() const { return policy_.usable_count(); }
   uint32_t resident_count() const { return policy_.resident_count(); }
   const ExpertCounters& counters() const { return counters_; }
+  std::span<const LayerPredictions> predictions() const { return predictions_; }  // by layer
   void reset_counters() { counters_ = {}; }
 
  private:
@@ -110,6 +111,7 @@ class ExpertCache final : public Experts {
   void adopt(uint32_t slot, uint32_t index, uint32_t uses);
   void drop_ahead();
   bool drop(uint32_t slot);
+  void count_prediction(uint32_t layer, bool right);
   Status take_in(size_t count);
   void note_idle();
   Status land(const ReadCompletion& completion);
@@ -125,6 +127,7 @@ class ExpertCache final : public Experts {
   SlotPolicy policy_;
   AlignedBuffer memory_;  // (slots, record_bytes)
   ExpertCounters counters_;
+  std::vector<LayerPredictions> predictions_;
 
   // The open pass.
   bool open_ = false;

@@ -300,7 +300,12 @@ class Bench {
     tell(fmt::format("round {} of {}{}", round + 1, options_.rounds, name_of(i)));
     EngineRound rates;
     probe.measure(subject.engine().kernels(), rates);
+    const std::span<const LayerPredictions> predictions = subject.engine().predictions();
+    const std::vector<LayerPredictions> before(predictions.begin(), predictions.end());
     ASSIGN_OR_RETURN(EngineRound measured, subject.run(round));
+    for (size_t layer = 0; layer < before.size(); ++layer)
+      measured.predictions.push_back({predictions[layer].predicted - before[layer].predicted,
+                                      predictions[layer].right - before[layer].right});
     measured.bandwidth = rates.bandwidth;
     measured.int8_peak = rates.int8_peak;
     ASSIGN_OR_RETURN(measured.read_rate_limit,

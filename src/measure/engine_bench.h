@@ -40,8 +40,9 @@ uint32_t context_needed(const EngineBenchOptions& options);
 struct EngineRound {
   double seconds = 0;  // of the work: decode without its prompt
   EngineStats engine;
-  double bandwidth = 0;             // of memory just before, bytes per second
-  std::optional<double> int8_peak;  // just before, operations per second
+  std::vector<LayerPredictions> predictions;  // of lookahead, by layer
+  double bandwidth = 0;                       // of memory just before, bytes per second
+  std::optional<double> int8_peak;            // just before, operations per second
   // Just after, of the same queue: bytes per second of bursts of as many reads as the round's
   // passes had to make; nothing where they made none.
   std::optional<double> read_rate_limit;
