@@ -188,8 +188,7 @@ MemoryRoom memory_room(const fs::path& root) {
 
 ProcessMemory process_memory() {
   return {meminfo_bytes("/proc/self/status", "VmRSS:").value_or(0),
-          meminfo_bytes("/proc/self/status", "VmHWM:").value_or(0),
-          meminfo_bytes("/proc/self/status", "VmSwap:").value_or(0)};
+          meminfo_bytes("/proc/self/status", "VmHWM:").value_or(0)};
 }
 
 }  // namespace wader

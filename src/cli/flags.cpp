@@ -152,8 +152,8 @@ constexpr CommandSpec kCommands[] = {
      "Reads random places of the expert files, each the size of a record, by io_uring and by "
      "threads, past the page cache and through it, in alternating rounds: with a steady number of "
      "reads in flight (--depth), and in bursts that are waited for before the next (--burst), "
-     "which "
-     "is how decoding reads. Shows GB/s, how long single reads take, and CPU time. Reads through "
+     "which is how decoding reads. Shows GB/s, how long single reads take, and CPU time. Reads "
+     "through "
      "the page cache meet the disk: what they are to read is dropped from it first. Takes memory "
      "for the reads in flight.",
      {{"MODEL", "a container's path, the name of an installed model, or a file"}, {}}},

@@ -71,7 +71,6 @@ class ExpertCache final : public Experts {
   uint32_t resident_count() const { return policy_.resident_count(); }
   const ExpertCounters& counters() const { return counters_; }
   std::span<const LayerPredictions> predictions() const { return predictions_; }  // by layer
-  void reset_counters() { counters_ = {}; }
 
  private:
   void release(uint32_t slot) override;

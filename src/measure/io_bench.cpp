@@ -173,12 +173,6 @@ class Reader {
 
 }  // namespace
 
-double percentile(std::span<const double> ascending, double fraction) {
-  CHECK(!ascending.empty() && fraction >= 0 && fraction <= 1);
-  const double rank = std::ceil(fraction * static_cast<double>(ascending.size()));
-  return ascending[static_cast<size_t>(std::max(rank, 1.0)) - 1];
-}
-
 Result<std::vector<IoRun>> bench_io(std::span<const std::filesystem::path> files,
                                     std::span<const IoSetting> settings,
                                     const IoBenchOptions& options) {

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "base/check.h"
 #include "base/error.h"
 #include "io/file.h"
 
@@ -72,10 +71,8 @@ class MappedExperts final : public Experts {
 
 Result<std::unique_ptr<Experts>> map_experts(const Container& container) {
   auto experts = std::make_unique<MappedExperts>(container);
-  const ArchitectureSpec& spec = container.spec();
-  for (uint32_t layer = 0; layer < spec.layer_count(); ++layer)
-    if (spec.layers[layer].ffn == FfnKind::moe)
-      RETURN_IF_ERROR(experts->map((container.directory() / expert_file_name(layer)).string()));
+  for (const std::filesystem::path& path : container.expert_files())
+    RETURN_IF_ERROR(experts->map(path.string()));
   return std::unique_ptr<Experts>(std::move(experts));
 }
 
