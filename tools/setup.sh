@@ -6,8 +6,10 @@ set -euo pipefail
 build_packages=(
   g++ make cmake ninja-build pkg-config ccache
   libfmt-dev nlohmann-json3-dev libxxhash-dev libpcre2-dev libutf8proc-dev libcli11-dev libedit-dev liburing-dev
-  libgtest-dev libgmock-dev
+  prometheus-cpp-dev libgtest-dev libgmock-dev
 )
+# Boost 1.74 or newer, headers alone. Debian 12's own is 1.74; its 1.81 knows more of coroutines.
+boost_packages=(libboost1.81-dev libboost-dev)
 # Tests that compare with other programs' npm packages; only where there is no node of that version yet.
 node_packages=(nodejs npm)
 node_major_min=18
@@ -69,7 +71,7 @@ need_apt() {
   command -v apt-get >/dev/null && command -v dpkg-query >/dev/null && return
   say "this is not Debian or Ubuntu (no apt-get). Install what these Debian packages hold, then set"
   say "WADER_SKIP_SETUP=1 and try again:"
-  say "  ${build_packages[*]}"
+  say "  ${build_packages[*]} ${boost_packages[-1]}"
   say "  for all tests: node >= $node_major_min with npm, ${aarch64_packages[*]}; for fuzzing: clang with compiler-rt"
   exit 1
 }
@@ -80,6 +82,19 @@ install_missing() {
   # Package names hold no spaces: the split is wanted.
   # shellcheck disable=SC2086
   [[ -z $missing ]] || apt_install $missing
+}
+
+setup_build() {
+  install_missing "${build_packages[@]}"
+  echo '#include <boost/version.hpp>' | g++ -x c++ -fsyntax-only - 2>/dev/null && return
+  local name
+  for name in "${boost_packages[@]}"; do
+    if apt-cache show "$name" >/dev/null 2>&1; then
+      apt_install "$name"
+      return
+    fi
+  done
+  apt_install "${boost_packages[-1]}"
 }
 
 setup_node() {
@@ -113,8 +128,8 @@ setup_fuzz() {
 
 [[ ${WADER_SKIP_SETUP:-} != 1 ]] || exit 0
 case ${1:-} in
-  build) need_apt; install_missing "${build_packages[@]}" ;;
-  test) need_apt; install_missing "${build_packages[@]}"; setup_node; setup_aarch64 ;;
-  fuzz) need_apt; install_missing "${build_packages[@]}"; setup_fuzz ;;
+  build) need_apt; setup_build ;;
+  test) need_apt; setup_build; setup_node; setup_aarch64 ;;
+  fuzz) need_apt; setup_build; setup_fuzz ;;
   *) echo "usage: tools/setup.sh build|test|fuzz" >&2; exit 2 ;;
 esac

@@ -198,8 +198,10 @@ Result<int> run_info(const Args& args) {
   if (predicted)
     print(prediction_rows(*predicted, prediction_request(*plan, DType::f16), *machine.speed));
   else
-    print(
-        fmt::format("{:<10} the first use measures the disk; or give --disk-rate\n", "predicted"));
+    print(fmt::format("{:<10} {}\n", "predicted",
+                      reads->why == ReadReport::Why::unmeasured
+                          ? "the first use measures the disk; or give --disk-rate"
+                          : "not without the disk's rate; give --disk-rate"));
   return 0;
 }
 

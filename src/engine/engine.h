@@ -85,12 +85,23 @@ struct GenerateOptions {
   uint32_t max_tokens = 0;  // 0 = until a stop id or the context's end
   std::vector<TokenId>
       stop_ids;  // the one that stopped it is in Generation::ids but not passed to on_token
+  std::optional<uint32_t> top_logprobs;  // how many beside the chosen token's own
   // Position in the prompt where the answer's own header begins: the state there is kept, since the
   // next turn and a second try go back to it. 0: just before the prompt's last token.
   uint32_t turn_start = 0;
   const std::atomic<bool>* cancel = nullptr;  // looked at once a token and once a chunk
   std::function<void(uint32_t done, uint32_t total)> on_prefill = {};  // after each chunk
   std::function<bool(TokenId)> on_token = {};  // false stops, as cancel does
+};
+
+struct TokenLogprob {
+  TokenId id;
+  float logprob;  // natural, of the model's own distribution: before temperature and cuts
+};
+struct GeneratedToken {
+  TokenId id;
+  std::optional<float> logprob;   // where GenerateOptions::top_logprobs asks
+  std::vector<TokenLogprob> top;  // the most likely ones, best first
 };
 
 struct Generation {
