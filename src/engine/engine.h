@@ -21,6 +21,7 @@
 #include "kernels/ops.h"
 #include "model/memory_plan.h"
 #include "model/pass_seconds.h"
+#include "sampler/logprobs.h"
 #include "sampler/sampler.h"
 #include "tokenizer/tokenizer.h"
 
@@ -94,20 +95,17 @@ struct GenerateOptions {
   std::function<bool(TokenId)> on_token = {};  // false stops, as cancel does
 };
 
-struct TokenLogprob {
-  TokenId id;
-  float logprob;  // natural, of the model's own distribution: before temperature and cuts
-};
-struct GeneratedToken {
-  TokenId id;
-  std::optional<float> logprob;   // where GenerateOptions::top_logprobs asks
-  std::vector<TokenLogprob> top;  // the most likely ones, best first
-};
-
 struct Generation {
   std::vector<TokenId> ids;
   FinishReason reason = FinishReason::length;
   uint32_t reused_tokens = 0;  // of the prompt, taken from state instead of computed
+};
+
+// What one pass of a generation did.
+struct GenerationStep {
+  uint32_t prompt_done = 0;                  // of the prompt's tokens, in the state now
+  std::optional<GeneratedToken> token = {};  // that it ended in, from the prompt's last pass on
+  std::optional<FinishReason> ended = {};    // the generation is over; `token` may be the stop id
 };
 
 // Copies of inner values for `wader logits` and the golden tests. Row-major, sized by evaluate().
@@ -125,6 +123,18 @@ class Session {
   // longest part of it that a snapshot has: the same bits as computing all of it.
   virtual Result<Generation> generate(std::span<const TokenId> prompt,
                                       const GenerateOptions& options) = 0;
+  // generate() pass by pass, for sessions that take turns: begin() keeps what of the state the
+  // prompt shares and returns how many tokens that are; each step() is one chunk of the prompt or
+  // one token, until `ended` or an error. options' callbacks are not called, and its cancel flag
+  // must live as long. Anything else that moves the timeline ends the generation.
+  virtual Result<uint32_t> begin(std::span<const TokenId> prompt,
+                                 const GenerateOptions& options) = 0;
+  virtual Result<GenerationStep> step() = 0;
+  // How many tokens of `prompt` this state, or a snapshot of it, saves computing; less than all.
+  virtual uint32_t reusable(std::span<const TokenId> prompt) const = 0;
+  // Makes the timeline the first `other.reusable(prompt)` tokens of another's of the same engine,
+  // by copying their state. Returns how many that are.
+  virtual uint32_t copy_prefix(const Session& other, std::span<const TokenId> prompt) = 0;
   // Makes `tokens` the timeline, calling on_logits for each position computed, from `first_logits`
   // on. All of `tokens` is computed afresh when `capture` is given or first_logits lies in the kept
   // prefix.
@@ -169,6 +179,8 @@ class Engine {
   virtual const std::vector<TokenId>& eos_ids() const = 0;     // of generation_config.json
   virtual Result<std::unique_ptr<Session>> new_session() = 0;  // at most plan().sessions at once
   virtual EngineStats stats() const = 0;
+  virtual const ExpertCounters& expert_counters()
+      const = 0;  // of stats(), without asking the system
 };
 
 // The plan that open() would make, without loading anything: for `wader info`.

@@ -42,6 +42,7 @@ class LoadedModel final : public Engine {
   const std::vector<TokenId>& eos_ids() const override { return eos_ids_; }
   Result<std::unique_ptr<Session>> new_session() override;
   EngineStats stats() const override;
+  const ExpertCounters& expert_counters() const override { return cache_->counters(); }
 
   // One pass over `rows`, its times and what lookahead gave counted.
   Status run(std::span<const Row> rows, const LogitsFn& on_logits,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -86,6 +87,7 @@ Timeline::~Timeline() {
 }
 
 void Timeline::reset() {
+  run_.reset();
   CHECK(state_.rewind(0));
   snapshots_.forget_after(0);
   tokens_.clear();
@@ -128,10 +130,14 @@ Status Timeline::check_tokens(std::span<const TokenId> tokens) const {
   return {};
 }
 
-uint32_t Timeline::keep_prefix(std::span<const TokenId> tokens, uint32_t most) {
+uint32_t Timeline::shared_prefix(std::span<const TokenId> tokens) const {
   const auto common =
       std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end()).first;
-  const auto shared = static_cast<uint32_t>(common - tokens_.begin());
+  return static_cast<uint32_t>(common - tokens_.begin());
+}
+
+uint32_t Timeline::keep_prefix(std::span<const TokenId> tokens, uint32_t most) {
+  const uint32_t shared = shared_prefix(tokens);
   auto kept = std::min(shared, most);
   if (!state_.rewind(kept)) {
     // What the state no longer knows is computed again from the last snapshot: slower, the same
@@ -168,6 +174,7 @@ Status Timeline::pass(std::span<const TokenId> tokens, uint32_t begin, uint32_t 
 Status Timeline::evaluate(std::span<const TokenId> tokens, uint32_t first_logits,
                           const std::function<void(uint32_t, std::span<const float>)>& on_logits,
                           Capture* capture) {
+  run_.reset();
   RETURN_IF_ERROR(check_tokens(tokens));
   const auto total = static_cast<uint32_t>(tokens.size());
   Stopwatch watch(model_.counters().prefill_seconds);
@@ -190,87 +197,148 @@ uint32_t Timeline::prefill_rows(uint32_t begin, uint32_t total, uint32_t turn_st
   return stops ? std::min(rows, turn_start - begin) : rows;
 }
 
-Result<bool> Timeline::prefill(std::span<const TokenId> prompt, const GenerateOptions& options,
-                               const std::function<void(std::span<const float>)>& on_last_logits) {
-  const auto total = static_cast<uint32_t>(prompt.size());
-  const uint32_t turn_start =
-      options.turn_start > 0 && options.turn_start < total ? options.turn_start : total - 1;
-  Stopwatch watch(model_.counters().prefill_seconds);
-  // Where the last answer ended: the next edit or branch may come back to it.
-  if (!tokens_.empty()) snapshots_.keep(state_, state_.length(), SnapshotKind::turn_boundary);
-  while (tokens_.size() < total) {
-    if (is_cancelled(options)) return false;
-    const auto begin = static_cast<uint32_t>(tokens_.size());
-    const uint32_t count = prefill_rows(begin, total, turn_start);
-    RETURN_IF_ERROR(pass(
-        prompt, begin, count, total - 1,
-        [&](uint32_t, std::span<const float> logits) { on_last_logits(logits); },
-        model_.routing_observer()));
-    model_.counters().prefill_tokens += count;
-    keep_periodic(begin);
-    if (state_.can_save(turn_start) && turn_start > begin)
-      snapshots_.keep(state_, turn_start, SnapshotKind::turn_boundary);
-    if (options.on_prefill) options.on_prefill(begin + count, total);
-  }
-  return true;
-}
-
 void Timeline::keep_periodic(uint32_t before) {
   if (state_.length() / kSnapshotInterval > before / kSnapshotInterval)
     snapshots_.keep(state_, state_.length(), SnapshotKind::periodic);
 }
 
-Result<Generation> Timeline::generate(std::span<const TokenId> prompt,
-                                      const GenerateOptions& options) {
+Timeline::Run::Run(std::span<const TokenId> prompt_ids, const GenerateOptions& given,
+                   uint32_t vocab_rows)
+    : prompt(prompt_ids.begin(), prompt_ids.end()),
+      options(given),
+      sampler(given.sampling, vocab_rows) {
+  const auto total = static_cast<uint32_t>(prompt.size());
+  turn_start = given.turn_start > 0 && given.turn_start < total ? given.turn_start : total - 1;
+  sampler.observe_prompt(prompt);
+}
+
+void Timeline::Run::sample(std::span<const float> logits) {
+  const Result<int32_t> id = sampler.sample(logits);
+  if (!id.ok())
+    sampled = id.error();
+  else if (options.top_logprobs)
+    sampled = token_with_logprobs(*id, logits, *options.top_logprobs);
+  else
+    sampled = GeneratedToken{.id = *id};
+}
+
+Result<uint32_t> Timeline::begin(std::span<const TokenId> prompt, const GenerateOptions& options) {
+  run_.reset();
   RETURN_IF_ERROR(check_tokens(prompt));
   RETURN_IF_ERROR(validate_sampling(options.sampling));
-  Sampler sampler(options.sampling, model_.container().spec().vocab_rows);
-  sampler.observe_prompt(prompt);
+  const uint32_t vocab = model_.container().spec().vocab_rows;
+  for (const auto& [id, bias] : options.sampling.logit_bias)
+    if (id < 0 || static_cast<uint32_t>(id) >= vocab)
+      return invalid_argument_error("a bias is given for token {}, which this model does not have",
+                                    id);
+  run_.emplace(prompt, options, vocab);
+  const uint32_t kept = keep_prefix(prompt, static_cast<uint32_t>(prompt.size()) - 1);
+  // Where the last answer ended: the next edit or branch may come back to it.
+  if (kept > 0) snapshots_.keep(state_, kept, SnapshotKind::turn_boundary);
+  return kept;
+}
 
+Result<GenerationStep> Timeline::step() {
+  CHECK(run_.has_value());
+  Run& run = *run_;
+  if (is_cancelled(run.options)) {
+    run_.reset();
+    return GenerationStep{.ended = FinishReason::cancelled};
+  }
+  Result<GenerationStep> step =
+      tokens_.size() < run.prompt.size() ? prefill_step(run) : decode_step(run);
+  if (!step.ok() || step->ended) run_.reset();
+  return step;
+}
+
+Result<GenerationStep> Timeline::prefill_step(Run& run) {
+  const auto total = static_cast<uint32_t>(run.prompt.size());
+  const auto begin = static_cast<uint32_t>(tokens_.size());
+  const uint32_t count = prefill_rows(begin, total, run.turn_start);
+  Stopwatch watch(model_.counters().prefill_seconds);
+  RETURN_IF_ERROR(pass(
+      run.prompt, begin, count, total - 1,
+      [&run](uint32_t, std::span<const float> logits) { run.sample(logits); },
+      model_.routing_observer()));
+  model_.counters().prefill_tokens += count;
+  keep_periodic(begin);
+  if (state_.can_save(run.turn_start) && run.turn_start > begin)
+    snapshots_.keep(state_, run.turn_start, SnapshotKind::turn_boundary);
+  GenerationStep step{.prompt_done = begin + count};
+  RETURN_IF_ERROR(finish_step(run, step));
+  return step;
+}
+
+Result<GenerationStep> Timeline::decode_step(Run& run) {
+  const auto position = static_cast<uint32_t>(tokens_.size());
+  Stopwatch watch(model_.counters().decode_seconds);
+  model_.govern();
+  rows_.assign(1, {run.last, &state_, position, true});
+  RETURN_IF_ERROR(model_.run(
+      rows_, [&run](size_t, std::span<const float> logits) { run.sample(logits); },
+      model_.routing_observer()));
+  tokens_.push_back(run.last);
+  keep_periodic(position);
+  GenerationStep step{.prompt_done = static_cast<uint32_t>(run.prompt.size())};
+  RETURN_IF_ERROR(finish_step(run, step));
+  return step;
+}
+
+Status Timeline::finish_step(Run& run, GenerationStep& step) {
+  if (!run.sampled) return {};
+  ASSIGN_OR_RETURN(step.token, *std::exchange(run.sampled, std::nullopt));
+  const TokenId id = run.last = step.token->id;
+  ++run.generated;
+  run.sampler.observe_output(id);
+  ++model_.counters().decode_tokens;
+  const std::vector<TokenId>& stops = run.options.stop_ids;
+  if (std::find(stops.begin(), stops.end(), id) != stops.end())
+    step.ended = FinishReason::stop;
+  else if (run.generated == run.options.max_tokens)
+    step.ended = FinishReason::length;
+  else if (state_.length() == state_.context())
+    step.ended = FinishReason::context_full;
+  return {};
+}
+
+uint32_t Timeline::reusable(std::span<const TokenId> prompt) const {
+  if (prompt.empty()) return 0;
+  const uint32_t wanted = std::min(shared_prefix(prompt), static_cast<uint32_t>(prompt.size()) - 1);
+  return state_.can_rewind(wanted) ? wanted : snapshots_.latest(wanted);
+}
+
+uint32_t Timeline::copy_prefix(const Session& session, std::span<const TokenId> prompt) {
+  const auto& other = dynamic_cast<const Timeline&>(session);
+  CHECK(&other != this && &other.model_ == &model_);
+  reset();
+  const uint32_t count = other.reusable(prompt);
+  if (count == 0) return 0;
+  state_.copy_from(other.state_, count);
+  if (!other.state_.can_rewind(count)) other.snapshots_.restore(state_, count);
+  tokens_.assign(prompt.begin(), prompt.begin() + count);
+  return count;
+}
+
+Result<Generation> Timeline::generate(std::span<const TokenId> prompt,
+                                      const GenerateOptions& options) {
   Generation out;
+  ASSIGN_OR_RETURN(out.reused_tokens, begin(prompt, options));
   out.ids.reserve(options.max_tokens ? std::min(options.max_tokens, state_.context())
                                      : state_.context());
-  out.reused_tokens = keep_prefix(prompt, static_cast<uint32_t>(prompt.size()) - 1);
-  Result<int32_t> sampled = 0;
-  ASSIGN_OR_RETURN(const bool complete,
-                   prefill(prompt, options, [&](std::span<const float> logits) {
-                     sampled = sampler.sample(logits);
-                   }));
-  if (!complete) {
-    out.reason = FinishReason::cancelled;
-    return out;
-  }
-
-  Stopwatch watch(model_.counters().decode_seconds);
+  const auto total = static_cast<uint32_t>(prompt.size());
   for (;;) {
-    ASSIGN_OR_RETURN(const TokenId id, std::move(sampled));
-    out.ids.push_back(id);
-    sampler.observe_output(id);
-    ++model_.counters().decode_tokens;
-    if (std::find(options.stop_ids.begin(), options.stop_ids.end(), id) != options.stop_ids.end()) {
-      out.reason = FinishReason::stop;
+    const bool prefills = tokens_.size() < total;
+    ASSIGN_OR_RETURN(const GenerationStep step, this->step());
+    if (prefills && step.prompt_done > 0 && options.on_prefill)
+      options.on_prefill(step.prompt_done, total);
+    if (step.token) out.ids.push_back(step.token->id);
+    const bool goes_on = !step.token || step.ended == FinishReason::stop || !options.on_token ||
+                         options.on_token(step.token->id);
+    if (!goes_on || step.ended) {
+      out.reason = goes_on ? *step.ended : FinishReason::cancelled;
+      run_.reset();
       return out;
     }
-    if ((options.on_token && !options.on_token(id)) || is_cancelled(options)) {
-      out.reason = FinishReason::cancelled;
-      return out;
-    }
-    if (options.max_tokens != 0 && out.ids.size() >= options.max_tokens) {
-      out.reason = FinishReason::length;
-      return out;
-    }
-    if (state_.length() == state_.context()) {
-      out.reason = FinishReason::context_full;
-      return out;
-    }
-    const auto position = static_cast<uint32_t>(tokens_.size());
-    model_.govern();
-    rows_.assign(1, {id, &state_, position, true});
-    RETURN_IF_ERROR(model_.run(
-        rows_, [&](size_t, std::span<const float> logits) { sampled = sampler.sample(logits); },
-        model_.routing_observer()));
-    tokens_.push_back(id);
-    keep_periodic(position);
   }
 }
 

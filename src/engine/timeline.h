@@ -2,6 +2,7 @@
 // state to where a prompt wants it: kept prefix, rewind, snapshot, chunked prefill.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "engine/loaded_model.h"
@@ -17,6 +18,10 @@ class Timeline final : public Session {
   const std::vector<TokenId>& tokens() const override { return tokens_; }
   Result<Generation> generate(std::span<const TokenId> prompt,
                               const GenerateOptions& options) override;
+  Result<uint32_t> begin(std::span<const TokenId> prompt, const GenerateOptions& options) override;
+  Result<GenerationStep> step() override;
+  uint32_t reusable(std::span<const TokenId> prompt) const override;
+  uint32_t copy_prefix(const Session& other, std::span<const TokenId> prompt) override;
   Status evaluate(std::span<const TokenId> tokens, uint32_t first_logits,
                   const std::function<void(uint32_t, std::span<const float>)>& on_logits,
                   Capture* capture) override;
@@ -39,15 +44,32 @@ class Timeline final : public Session {
   uint32_t prefill_rows(uint32_t begin, uint32_t total, uint32_t turn_start) const;
   // A periodic snapshot when the state has passed a multiple of the interval since `before`.
   void keep_periodic(uint32_t before);
-  // Computes what of `prompt` is not in the state. False when cancelled between two chunks.
-  Result<bool> prefill(std::span<const TokenId> prompt, const GenerateOptions& options,
-                       const std::function<void(std::span<const float>)>& on_last_logits);
+  // The generation in progress, as begin() was given it.
+  struct Run {
+    Run(std::span<const TokenId> prompt, const GenerateOptions& options, uint32_t vocab_rows);
+    void sample(std::span<const float> logits);
+
+    std::vector<TokenId> prompt;
+    GenerateOptions options;
+    Sampler sampler;
+    uint32_t turn_start, generated = 0;
+    TokenId last = -1;  // generated and not in the state yet
+    // Of the last logits. Here, so that no pass allocates for a callback that knows of them.
+    std::optional<Result<GeneratedToken>> sampled;
+  };
+  Result<GenerationStep> prefill_step(Run& run);
+  Result<GenerationStep> decode_step(Run& run);
+  // Takes what the pass has sampled, if it has, into `step`.
+  Status finish_step(Run& run, GenerationStep& step);
+  // Tokens that the state and `tokens` begin with alike.
+  uint32_t shared_prefix(std::span<const TokenId> tokens) const;
 
   LoadedModel& model_;
   SequenceState state_;
   Snapshots snapshots_;
   std::vector<TokenId> tokens_;  // computed, tokens_.size() == state_.length()
   std::vector<Row> rows_;        // scratch of pass()
+  std::optional<Run> run_;
 };
 
 }  // namespace wader

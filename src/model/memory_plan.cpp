@@ -61,7 +61,7 @@ MemoryPlan fixed_costs(const ArchitectureSpec& spec, const PlanRequest& request,
                          snapshot_bytes(spec, {context, plan.chunk, request.kv_dtype});
   plan.scratch_bytes =
       Workspace::bytes(spec, std::max(plan.chunk, request.sessions), request.threads) +
-      kSamplerBytesPerVocabRow * spec.vocab_rows;
+      kSamplerBytesPerVocabRow * spec.vocab_rows * request.sessions;
   plan.io_bytes = kIoBytes + kBookBytesPerExpert * spec.experts * uint64_t{spec.layer_count()};
   plan.reserve_bytes = kReserveBytes + request.extra_bytes;
   return plan;

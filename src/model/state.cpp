@@ -141,8 +141,14 @@ void SequenceState::advance(uint32_t rows) {
   torn_ = false;
 }
 
-bool SequenceState::rewind(uint32_t length) {
+bool SequenceState::can_rewind(uint32_t length) const {
   CHECK(length <= length_);
+  if (length == 0) return true;
+  if (has_delta_ && (torn_ || length != length_)) return false;
+  return ring_capacity_ == 0 || window_start(spec_, length) >= ring_oldest_;
+}
+
+bool SequenceState::rewind(uint32_t length) {
   if (length == 0) {
     // Only what is read before it is written: the state and the convolution's inputs.
     for (const Layer& layer : layers_) {
@@ -154,8 +160,7 @@ bool SequenceState::rewind(uint32_t length) {
     torn_ = false;
     return true;
   }
-  if (has_delta_ && (torn_ || length != length_)) return false;
-  if (ring_capacity_ != 0 && window_start(spec_, length) < ring_oldest_) return false;
+  if (!can_rewind(length)) return false;
   length_ = length;
   return true;
 }
@@ -227,6 +232,15 @@ void SequenceState::restore(std::span<const std::byte> snapshot, uint32_t length
     CHECK(bytes <= snapshot.size());
     std::memcpy(to, snapshot.data(), bytes);
     snapshot = snapshot.subspan(bytes);
+    return true;
+  });
+  adopt(length);
+}
+
+void SequenceState::copy_from(const SequenceState& other, uint32_t length) {
+  CHECK(memory_.size() == other.memory_.size() && length <= other.length_);
+  other.visit(Part::everything, length, [&](const std::byte* from, size_t bytes) {
+    std::memcpy(memory_.data() + (from - other.memory_.data()), from, bytes);
     return true;
   });
   adopt(length);

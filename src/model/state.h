@@ -73,6 +73,7 @@ class SequenceState {
   // there: a ring has overwritten it, or a DeltaNet layer has moved on (its state goes back by
   // restore() alone). The state is then unchanged. Rewinding to 0 always works.
   [[nodiscard]] bool rewind(uint32_t length);
+  bool can_rewind(uint32_t length) const;
 
   // Whether all layers stand at length(): not after a pass that failed, where layers move on one by
   // one.
@@ -85,6 +86,9 @@ class SequenceState {
   // snapshot_bytes(), and back. The positions before it must then be the same.
   void save(std::span<std::byte> snapshot, uint32_t length) const;
   void restore(std::span<const std::byte> snapshot, uint32_t length);
+  // Takes what `other`, of the same spec and shape, holds of positions [0, length); what later
+  // positions have overwritten there must be restored from a snapshot of that length.
+  void copy_from(const SequenceState& other, uint32_t length);
 
   // Everything that `length` positions leave (keys in whole tiles, so of up to 15 places beyond it,
   // too), piece by piece in one order, whatever context and chunk: for files. `fn` may read or

@@ -31,8 +31,9 @@ uint64_t rotate_left(uint64_t x, int k) {
   return (x << k) | (x >> (64 - k));
 }
 
-bool penalties_on(const SamplingParams& p) {
-  return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
+bool changes_logits(const SamplingParams& p) {
+  return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0 ||
+         !p.logit_bias.empty();
 }
 
 bool top_k_on(const SamplingParams& p, uint32_t vocab_rows) {
@@ -71,6 +72,8 @@ Status validate_sampling(const SamplingParams& params) {
   RETURN_IF_ERROR(check_range("--min-p", params.min_p, 0, 1));
   RETURN_IF_ERROR(check_range("--repetition-penalty", params.repetition_penalty,
                               kMinRepetitionPenalty, kMaxRepetitionPenalty));
+  for (const auto& [id, bias] : params.logit_bias)
+    RETURN_IF_ERROR(check_range(fmt::format("the bias of token {}", id), bias, -100, 100));
   RETURN_IF_ERROR(check_range("--presence-penalty", params.presence_penalty, -2, 2));
   return check_range("--frequency-penalty", params.frequency_penalty, -2, 2);
 }
@@ -121,10 +124,12 @@ Result<std::vector<int32_t>> eos_from_generation_config(const Json& config) {
 Sampler::Sampler(const SamplingParams& params, uint32_t vocab_rows)
     : params_(params), vocab_rows_(vocab_rows) {
   CHECK(vocab_rows > 0 && vocab_rows <= uint32_t{std::numeric_limits<int32_t>::max()});
+  for (const auto& [id, bias] : params.logit_bias)
+    CHECK(id >= 0 && static_cast<uint32_t>(id) < vocab_rows);
   uint64_t state = params.seed;
   for (uint64_t& word : rng_) word = splitmix64(state);
   tail_.fill(kLowest);
-  if (penalties_on(params_)) {
+  if (changes_logits(params_)) {
     penalised_.resize(vocab_rows);
     output_counts_.resize(vocab_rows);
     seen_.resize(blocks());
@@ -177,6 +182,9 @@ std::span<const float> Sampler::penalised(std::span<const float> logits) {
       penalised_[i] = static_cast<float>(std::clamp(logit, -kMax, kMax));
     }
   }
+  for (const auto& [id, bias] : params_.logit_bias)
+    if (std::isfinite(penalised_[id]))
+      penalised_[id] = static_cast<float>(std::clamp(double{penalised_[id]} + bias, -kMax, kMax));
   return penalised_;
 }
 

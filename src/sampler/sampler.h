@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -21,6 +22,8 @@ struct SamplingParams {
   double presence_penalty = 0.0;    // over output only, as OpenAI defines it
   double frequency_penalty = 0.0;
   uint64_t seed = 0;
+  // Added to the logits of these ids, after the penalties. Ids are of the vocabulary, each once.
+  std::vector<std::pair<int32_t, float>> logit_bias = {};
 };
 
 // Names the flag that is out of range.
@@ -44,8 +47,9 @@ class Sampler {
   void observe_prompt(std::span<const int32_t> ids);
   void observe_output(int32_t id);
 
-  // Picks a token. Order: penalties, temperature, top-k, top-p, min-p, draw. Ties go to the lowest
-  // id. corrupt when a logit is NaN or +infinite or none is finite: never a wrong token in silence.
+  // Picks a token. Order: penalties, bias, temperature, top-k, top-p, min-p, draw. Ties go to the
+  // lowest id. corrupt when a logit is NaN or +infinite or none is finite: never a wrong token in
+  // silence.
   Result<int32_t> sample(std::span<const float> logits);
 
  private:
@@ -66,7 +70,7 @@ class Sampler {
   uint64_t rng_[4];                      // xoshiro256**, Blackman & Vigna 2018
   std::span<const float> logits_;        // of the call in progress, after the penalties
   LogitBlock tail_;                      // its last, short block, filled up with −infinity
-  std::vector<float> penalised_;         // (vocab) when a penalty is on
+  std::vector<float> penalised_;         // (vocab) when a penalty or a bias is on
   std::vector<uint32_t> output_counts_;  // (vocab) when a penalty is on
   std::vector<uint64_t> seen_;  // (blocks) a bit a token of prompt and output, when a penalty is on
   // When sampling:
