@@ -177,7 +177,8 @@ class Engine {
   virtual std::span<const std::byte> trunk_bytes() const = 0;
   virtual const SamplingParams& default_sampling() const = 0;  // of generation_config.json
   virtual const std::vector<TokenId>& eos_ids() const = 0;     // of generation_config.json
-  virtual Result<std::unique_ptr<Session>> new_session() = 0;  // at most plan().sessions at once
+  virtual uint32_t sessions() const = 0;                       // that may be open at once
+  virtual Result<std::unique_ptr<Session>> new_session() = 0;  // an error beyond that
   virtual EngineStats stats() const = 0;
   virtual const ExpertCounters& expert_counters()
       const = 0;  // of stats(), without asking the system

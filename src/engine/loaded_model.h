@@ -40,6 +40,7 @@ class LoadedModel final : public Engine {
   std::span<const std::byte> trunk_bytes() const override { return weights_.bytes(); }
   const SamplingParams& default_sampling() const override { return default_sampling_; }
   const std::vector<TokenId>& eos_ids() const override { return eos_ids_; }
+  uint32_t sessions() const override { return max_sessions_; }
   Result<std::unique_ptr<Session>> new_session() override;
   EngineStats stats() const override;
   const ExpertCounters& expert_counters() const override { return cache_->counters(); }

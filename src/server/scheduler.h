@@ -1,12 +1,13 @@
-// Scheduler: the one thread that owns the engine and its sessions. Requests take turns (a chunk of
-// prompt or a token each), each on a session of its own; a request continues on the session that
-// has most of its prompt, or on the one unused longest, with the common beginning copied.
+// Scheduler: the one thread that owns the engine and its sessions. Requests take turns, a chunk of
+// prompt or a token each, and each has a session of its own; further ones wait, first come, first
+// served. Whoever has had the least of the engine's time is next, so that a long prompt takes at
+// most its share from a running answer. What a request gets does not depend on the others.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
 
 #include "server/generation.h"
 
@@ -19,23 +20,24 @@ struct SchedulerOptions {
 struct SchedulerStats {
   uint32_t running = 0, queued = 0;
   uint64_t finished = 0, cancelled = 0, failed = 0, refused = 0;
-  EngineStats engine;  // as of the last turn
+  EngineStats engine;  // a tenth of a second old at most while work runs
 };
 
 class Scheduler {
  public:
-  virtual ~Scheduler() = default;  // cancels everything and joins
-  static Result<std::unique_ptr<Scheduler>> start(std::unique_ptr<Engine> engine,
-                                                  const SchedulerOptions& options);
+  // Opens the engine in its thread, and one session for each that it was planned for.
+  static Result<std::unique_ptr<Scheduler>> start(
+      std::function<Result<std::unique_ptr<Engine>>()> open, const SchedulerOptions& options);
+  virtual ~Scheduler() = default;  // stops and waits for the thread
 
-  virtual const Engine& engine() const = 0;  // what of it never changes: plan, tokenizer, container
-  // From any thread. over_budget when the queue is full. `cancel` may be set at any time from any
-  // thread: the work ends within a chunk or a token, or never begins, and on_end still comes.
+  virtual const Engine& engine() const = 0;  // what never changes: plan, tokenizer, container
+  // From any thread. over_budget when the queue is full, cancelled after stop(). `cancel` may be
+  // set at any time from any thread: the work ends within a chunk or a token, or never begins, and
+  // on_end still comes. The prompt has been checked against the context.
   virtual Status submit(GenerationRequest request, GenerationListener listener,
-                        std::shared_ptr<std::atomic<bool>> cancel) = 0;
-  virtual SchedulerStats stats() const = 0;
-  // No new work; what runs ends as cancelled. From any thread.
-  virtual void stop() = 0;
+                        std::shared_ptr<const std::atomic<bool>> cancel) = 0;
+  virtual SchedulerStats stats() const = 0;  // from any thread
+  virtual void stop() = 0;  // no new work; what there is ends as cancelled. From any thread
 };
 
 }  // namespace wader
