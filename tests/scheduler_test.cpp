@@ -249,7 +249,7 @@ TEST(Scheduler, AReadThatFailsEndsOneRequest) {
   const auto scheduler = start(options);
   int failed = 0;
   for (uint32_t i = 0; i < 12; ++i) {
-    // One token meets one expert in eight of each layer.
+    // The last of sixteen experts cannot be read; a token meets four of each of four layers.
     const GenerationRequest request = request_of(random_tokens(1, 1024, i), 1, i);
     Client client;
     client.submit(*scheduler, request);
