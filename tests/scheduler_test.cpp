@@ -243,8 +243,10 @@ TEST(Scheduler, WhatTheEngineRefusesFailsAlone) {
 TEST(Scheduler, AReadThatFailsEndsOneRequest) {
   EngineOptions options = options_for(2);
   options.slots = 8;
-  options.make_read_queue = [] {
-    return make_fake_read_queue({.seed = 5, .eio_always = true, .eio_offset = 5 * 40960}, 64);
+  const uint64_t stride =
+      Container::open(fixture_container(testing::kFixtures[0]))->manifest().experts.stride_bytes;
+  options.make_read_queue = [stride] {
+    return make_fake_read_queue({.seed = 5, .eio_always = true, .eio_offset = 15 * stride}, 64);
   };
   const auto scheduler = start(options);
   int failed = 0;
