@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "cli/chat_loop.h"
-#include "cli/chat_template.h"
 #include "cli/chat_view.h"
 #include "cli/commands.h"
 #include "cli/console.h"
@@ -15,6 +14,7 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/text.h"
+#include "engine/chat_prompt.h"
 
 namespace wader {
 namespace {
@@ -141,14 +141,6 @@ Status check_start(const ChatFormat& format, ChatRequest start) {
   return {};
 }
 
-// No text longer than this fits the context.
-uint64_t most_text_bytes(const Tokenizer& tokenizer, uint32_t context) {
-  size_t longest = 1;
-  for (uint32_t id = 0; id < tokenizer.vocab_size(); ++id)
-    longest = std::max(longest, tokenizer.bytes_of(static_cast<TokenId>(id)).size());
-  return uint64_t{context} * longest;
-}
-
 // The question of a one-shot run; nothing when the chat is interactive.
 Result<std::optional<std::string>> one_question(const Args& args, uint64_t max_bytes) {
   if (args.has("--prompt")) return std::optional(args.text("--prompt"));
@@ -181,13 +173,9 @@ Result<int> run_chat(const Args& args) {
   ASSIGN_OR_RETURN(const std::optional<std::string> question,
                    one_question(args, options.max_text_bytes));
   ASSIGN_OR_RETURN(options.sampling, sampling_params(args, engine->default_sampling()));
-  ASSIGN_OR_RETURN(const std::string chat_template, chat_template_of(container));
-  ASSIGN_OR_RETURN(const auto format,
-                   make_chat_format(container.spec().family, chat_template, *engine->tokenizer()));
+  ASSIGN_OR_RETURN(const auto format, chat_format_of(container, *engine->tokenizer()));
   RETURN_IF_ERROR(check_start(*format, options.start));
-  options.stop_ids = format->stop_ids();
-  const auto& eos = engine->eos_ids();
-  options.stop_ids.insert(options.stop_ids.end(), eos.begin(), eos.end());
+  options.stop_ids = answer_stop_ids(*format, engine->eos_ids());
   ASSIGN_OR_RETURN(const auto session, engine->new_session());
   Conversation conversation(
       *session, *format, [&] { return engine->stats(); }, std::move(options));

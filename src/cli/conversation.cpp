@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "engine/chat_prompt.h"
 
 namespace wader {
 namespace {
@@ -61,13 +62,8 @@ Result<Answer> Conversation::answer(const Listener& listener, const std::atomic<
   const auto start = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   const EngineStats before = stats_();
-  uint64_t text_bytes = 0;
-  for (const Message& message : request_.messages) text_bytes += message.content.size();
-  if (text_bytes > options_.max_text_bytes)
-    return over_budget_error(
-        "{} of text is more than the context can hold; shorten it, or raise --context",
-        format_bytes(text_bytes));
-  ASSIGN_OR_RETURN(const std::vector<TokenId> prompt, format_.render(request_));
+  ASSIGN_OR_RETURN(const ChatPrompt prompt,
+                   chat_prompt(format_, request_, options_.max_text_bytes));
 
   Answer out;
   const std::unique_ptr<ChatParser> parser = format_.parser(request_);
@@ -76,7 +72,7 @@ Result<Answer> Conversation::answer(const Listener& listener, const std::atomic<
   options.sampling.seed += answers_;
   options.max_tokens = options_.max_tokens;
   options.stop_ids = options_.stop_ids;
-  ASSIGN_OR_RETURN(options.turn_start, turn_start(prompt));
+  options.turn_start = prompt.turn_start;
   options.cancel = &cancel;
   options.on_prefill = listener.on_prefill;
   options.on_token = [&](TokenId id) {
@@ -84,7 +80,7 @@ Result<Answer> Conversation::answer(const Listener& listener, const std::atomic<
     const ChatDelta delta = parser->push(id);
     return delta.empty() || !listener.on_delta || listener.on_delta(delta);
   };
-  ASSIGN_OR_RETURN(const Generation generation, session_.generate(prompt, options));
+  ASSIGN_OR_RETURN(const Generation generation, session_.generate(prompt.ids, options));
   // The stop id tells the parser how the answer ended (harmony: a call or a return); on_token never
   // sees it.
   ChatDelta tail;
@@ -97,22 +93,12 @@ Result<Answer> Conversation::answer(const Listener& listener, const std::atomic<
   out.reason = generation.reason;
   out.kept = generation.reason != FinishReason::cancelled || !out.message.content.empty();
   out.figures.engine = stats_between(before, stats_());
-  out.figures.prompt_tokens = static_cast<uint32_t>(prompt.size());
+  out.figures.prompt_tokens = static_cast<uint32_t>(prompt.ids.size());
   out.figures.reused_tokens = generation.reused_tokens;
   out.figures.new_tokens = static_cast<uint32_t>(generation.ids.size());
   out.figures.seconds = seconds();
   out.figures.seed = options.sampling.seed;
   return out;
-}
-
-// The next turn's prompt shares all up to there: what follows, such as an opening tag that is
-// filled in, may be another one when the answer has become history.
-Result<uint32_t> Conversation::turn_start(const std::vector<TokenId>& prompt) const {
-  ChatRequest history = request_;
-  history.add_generation_prompt = false;
-  ASSIGN_OR_RETURN(const std::vector<TokenId> ids, format_.render(history));
-  const auto shared = std::mismatch(ids.begin(), ids.end(), prompt.begin(), prompt.end()).first;
-  return static_cast<uint32_t>(shared - ids.begin());
 }
 
 Status Conversation::save(const std::filesystem::path& file) {

@@ -20,9 +20,7 @@ struct ConversationOptions {
   SamplingParams
       sampling;  // answer n is drawn with seed + n, so a whole conversation can be repeated
   uint32_t max_tokens = 0;  // an answer; 0 = no limit
-  // Text of all messages beyond this cannot fit the context, however it is cut into tokens: refused
-  // before encoding, which takes up to 40 bytes of memory per byte of the longest word.
-  uint64_t max_text_bytes = ~0ull;
+  uint64_t max_text_bytes = ~0ull;  // of all messages: chat_prompt()
   std::vector<TokenId> stop_ids;
 };
 
@@ -63,8 +61,6 @@ class Conversation {
 
  private:
   Result<Answer> answer(const Listener& listener, const std::atomic<bool>& cancel);
-  // Where in the prompt the answer's own header begins.
-  Result<uint32_t> turn_start(const std::vector<TokenId>& prompt) const;
 
   Session& session_;
   const ChatFormat& format_;

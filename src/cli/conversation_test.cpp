@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/error.h"
+#include "engine/engine_testing.h"
 
 namespace wader {
 namespace {
@@ -40,7 +40,7 @@ class LetterFormat final : public ChatFormat {
   std::vector<TokenId> stop_ids() const override { return {2000}; }
 };
 
-class ScriptedSession final : public Session {
+class ScriptedSession final : public IdleSession {
  public:
   std::string answer = "hi";
   FinishReason reason = FinishReason::stop;
@@ -66,10 +66,6 @@ class ScriptedSession final : public Session {
     }
     if (reason == FinishReason::stop) out.ids.push_back(2000);
     return out;
-  }
-  Status evaluate(std::span<const TokenId>, uint32_t,
-                  const std::function<void(uint32_t, std::span<const float>)>&, Capture*) override {
-    return {};
   }
   void reset() override { ++resets; }
   Status save(const std::filesystem::path&, std::string_view note) override {

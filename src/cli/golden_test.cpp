@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "checkpoint/safetensors_writer.h"
+#include "engine/engine_testing.h"
 
 namespace wader {
 namespace {
@@ -34,7 +35,7 @@ float logit_at(uint64_t position, uint64_t id, int32_t token) {
   return static_cast<float>(std::sin(static_cast<double>(position * 3 + id * 5) + token));
 }
 
-class FakeSession final : public Session {
+class FakeSession final : public IdleSession {
  public:
   const std::vector<TokenId>& tokens() const override { return tokens_; }
   Result<Generation> generate(std::span<const TokenId> prompt,
@@ -69,10 +70,6 @@ class FakeSession final : public Session {
     return {};
   }
   void reset() override { tokens_.clear(); }
-  Status save(const std::filesystem::path&, std::string_view) override { return {}; }
-  Result<std::string> load(const std::filesystem::path&, uint64_t) override {
-    return std::string();
-  }
 
  private:
   std::vector<TokenId> tokens_;

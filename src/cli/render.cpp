@@ -1,8 +1,8 @@
 #include "base/error.h"
-#include "cli/chat_template.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/options.h"
+#include "engine/chat_prompt.h"
 
 namespace wader {
 namespace {
@@ -40,9 +40,7 @@ Result<int> run_render(const Args& args) {
   if (request.date.empty() || args.has("--date")) request.date = date;
   auto tokenizer = Tokenizer::load((container.directory() / "tokenizer.json").string());
   if (!tokenizer.ok()) return not_usage(std::move(tokenizer).error());
-  ASSIGN_OR_RETURN(const std::string chat_template, chat_template_of(container));
-  ASSIGN_OR_RETURN(const auto format,
-                   make_chat_format(container.spec().family, chat_template, *tokenizer));
+  ASSIGN_OR_RETURN(const auto format, chat_format_of(container, *tokenizer));
   auto ids = format->render(request);
   if (!ids.ok()) return not_usage(std::move(ids).error());
   print_json({{"format", format->name()}, {"ids", *ids}, {"text", tokenizer->decode(*ids, true)}});

@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "cli/chat_template.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "cli/text.h"
+#include "engine/chat_prompt.h"
 #include "experts/routing_trace.h"
 
 namespace wader {
@@ -112,18 +112,14 @@ Result<Work> chats(const Args& args, const Container& container, const Engine& e
                              container.directory().string());
   ASSIGN_OR_RETURN(const std::string date, conversation_date(args));
   ASSIGN_OR_RETURN(const auto list, requests(args, date));
-  ASSIGN_OR_RETURN(const std::string chat_template, chat_template_of(container));
-  ASSIGN_OR_RETURN(const auto format,
-                   make_chat_format(container.spec().family, chat_template, *engine.tokenizer()));
+  ASSIGN_OR_RETURN(const auto format, chat_format_of(container, *engine.tokenizer()));
   Work work;
   for (const ChatRequest& request : list) {
     auto prompt = format->render(request);
     if (!prompt.ok()) return not_usage(std::move(prompt).error());
     work.prompts.push_back(std::move(*prompt));
   }
-  work.stop_ids = format->stop_ids();
-  const auto& eos = engine.eos_ids();
-  work.stop_ids.insert(work.stop_ids.end(), eos.begin(), eos.end());
+  work.stop_ids = answer_stop_ids(*format, engine.eos_ids());
   return work;
 }
 

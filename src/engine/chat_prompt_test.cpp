@@ -1,4 +1,4 @@
-#include "cli/chat_template.h"
+#include "engine/chat_prompt.h"
 
 #include <gtest/gtest.h>
 
