@@ -1,0 +1,44 @@
+#include "server/conversation_dates.h"
+
+#include <span>
+
+#include "base/hash.h"
+
+namespace wader {
+namespace {
+
+uint64_t beginning_of(const ChatRequest& request) {
+  std::string text;
+  const auto add = [&](std::string_view part) {
+    text += std::to_string(part.size());
+    text += ':';
+    text += part;
+  };
+  for (const Message& message : request.messages) {
+    add(std::to_string(static_cast<int>(message.role)));
+    add(message.content);
+    if (message.role == Message::Role::user) break;
+  }
+  add(json_text(request.tools));
+  return xxh3_64(std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+
+const std::string& ConversationDates::date_of(const ChatRequest& request,
+                                              const std::string& today) {
+  const uint64_t beginning = beginning_of(request);
+  if (const auto found = found_.find(beginning); found != found_.end()) {
+    entries_.splice(entries_.begin(), entries_, found->second);
+    return entries_.front().date;
+  }
+  if (entries_.size() == capacity_) {
+    found_.erase(entries_.back().beginning);
+    entries_.pop_back();
+  }
+  entries_.push_front({beginning, today});
+  found_[beginning] = entries_.begin();
+  return entries_.front().date;
+}
+
+}  // namespace wader
