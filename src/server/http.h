@@ -48,15 +48,17 @@ class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
   virtual const HttpRequest& request() const = 0;
-  // The whole answer. Once, and not after begin_stream(). HEAD sends no body.
+  // The whole answer. Once, and not after begin_stream(). HEAD sends no body. Goes out also when
+  // gone(): who closed the sending half alone still reads it.
   virtual Task<> send(HttpResponse response) = 0;
-  // A chunked answer: head now, then write() any number of times. The handler's return ends it.
+  // A chunked answer: head now, then write() any number of times. The handler's return ends it; an
+  // exception cuts it. (To HTTP/1.0 without chunks; to HEAD the head alone, and write() is false.)
   virtual Task<> begin_stream(HttpResponse head) = 0;
   // False when the client is gone or took nothing for the write timeout: stop working for it.
   virtual Task<bool> write(std::string text) = 0;
   // Called at most once, in the network's thread, when the client closes or resets its connection
-  // while the handler runs, or the server shuts down for good. Set before the first co_await that
-  // waits long.
+  // while the handler runs (also its sending half alone), or the server shuts down for good; within
+  // this call where that has happened already. Set before the first co_await that waits long.
   virtual void on_gone(std::function<void()> action) = 0;
   virtual bool gone() const = 0;
 };
@@ -76,15 +78,18 @@ struct HttpLimits {
   uint64_t max_body_bytes = 32 << 20;
   uint64_t max_all_bodies_bytes = 256 << 20;  // of all requests that are being received or handled
   uint32_t max_connections = 8192;            // further ones are closed after a 503
-  std::chrono::seconds header_timeout{10};  // from the first byte of a request to its header's end
-  std::chrono::seconds body_timeout{60};    // and to its body's end: 408
-  std::chrono::seconds idle_timeout{120};   // between requests of one connection
-  std::chrono::seconds write_timeout{60};   // without a byte taken
+  // From the first byte of a request to its header's end, and to its body's end: 408.
+  std::chrono::milliseconds header_timeout{std::chrono::seconds(10)};
+  std::chrono::milliseconds body_timeout{std::chrono::seconds(60)};
+  std::chrono::milliseconds idle_timeout{std::chrono::seconds(120)};  // between requests
+  std::chrono::milliseconds write_timeout{std::chrono::seconds(60)};  // without a byte taken
 };
 
 // Who may ask. Host must be a loopback name (localhost, 127.0.0.1, ::1, any case, the port that is
-// served or none) or one of allowed_hosts; an Origin, where sent, must be the server's own or one
-// of allowed_origins, which get CORS headers and preflights. Else 403 on every path.
+// served or none), the address that is bound, or one of allowed_hosts ("name" with any port, or
+// "name:port"); an Origin, where sent, must be the server's own or one of allowed_origins
+// ("https://app.example", or "*" for all), which get CORS headers and preflights. Else 403 on every
+// path.
 struct HttpAccess {
   std::optional<std::string>
       api_key;  // "Authorization: Bearer KEY", compared in constant time; 401
@@ -100,26 +105,33 @@ struct HttpOptions {
   // One line a request, after its end. No body, no query, no key.
   std::function<void(const HttpRequest&, int status, uint64_t sent_bytes, double seconds)> on_done =
       {};
+  // One line for the log: a handler that failed or gave no answer, connections that the system
+  // refuses. In the network's thread.
+  std::function<void(std::string_view)> on_problem = {};
 };
 
 class HttpServer {
  public:
   virtual ~HttpServer() = default;
-  // Binds and listens; io with "address already in use" names host and port.
+  // Binds and listens; io with "address already in use" names host and port. invalid_argument: a
+  // host that is no address or "localhost", access rules or routes that make no sense. Raises the
+  // process's soft limit of open files to its hard one.
   static Result<std::unique_ptr<HttpServer>> listen(const HttpOptions& options,
                                                     std::vector<HttpRoute> routes);
   virtual uint16_t port() const = 0;
   virtual std::string url() const = 0;  // "http://127.0.0.1:8080"
-  // Serves in the calling thread until stop() has finished.
+  // Serves in the calling thread until stop() has finished. Once.
   virtual void run() = 0;
-  // From any thread or a signal's: no new connections or requests; what runs may finish for
-  // `grace`, then is told on_gone and cut. run() returns at most a second after that.
+  // From any thread, also before run() (not from a signal handler itself): no new connections or
+  // requests; what runs may finish for `grace`, then is told on_gone and cut. run() returns at most
+  // a second after that. A second call may only shorten the grace.
   virtual void stop(std::chrono::milliseconds grace) = 0;
-  // Runs `work` on a worker thread and comes back to the network's thread.
+  // Runs `work` on a worker thread and comes back to the network's thread, with its exception if it
+  // threw one.
   virtual Task<> run_aside(std::function<void()> work) = 0;
   virtual boost::asio::any_io_executor
-  executor() = 0;  // of the network's thread; post() to it from anywhere
-  virtual uint32_t connections() const = 0;
+  executor() = 0;                            // of the network's thread; post() to it from anywhere
+  virtual uint32_t connections() const = 0;  // from any thread
 };
 
 // An error in OpenAI's form: {"error": {"message", "type", "param", "code"}}. The message is made
