@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -26,8 +28,9 @@ using ApiResult = std::variant<T, ApiError>;
 
 // What requests are checked against.
 struct ModelFacts {
-  std::string id;           // the name it is served under
-  SamplingParams defaults;  // of generation_config.json
+  std::string id;                    // the name it is served under
+  std::vector<std::string> aliases;  // other names that requests may use
+  SamplingParams defaults;           // of generation_config.json
   uint32_t context = 0, vocab_rows = 0;
   int64_t created_unix_s = 0;
 };
@@ -37,13 +40,15 @@ struct AnswerRequest {
   bool stream = false, include_usage = false;
   uint32_t n = 1;
   SamplingParams sampling;
-  bool has_seed = false;
-  uint32_t max_tokens = 0;  // 0: to the context's end
-  std::vector<std::string> stop;
+  bool has_seed = false;                              // else the endpoint draws one
+  std::vector<std::pair<int32_t, float>> logit_bias;  // each id once, inside the vocabulary
+  uint32_t max_tokens = 0;                            // 0: to the context's end
+  std::vector<std::string> stop;                      // none empty
   std::optional<uint32_t> top_logprobs;
 };
 struct ChatCompletionRequest : AnswerRequest {
-  ChatRequest chat;  // date left empty: the endpoint fills it
+  ChatRequest chat;                 // date left empty: the endpoint fills it
+  bool parallel_tool_calls = true;  // false: the answer ends with its first call
 };
 struct CompletionRequest : AnswerRequest {
   std::string prompt_text;
@@ -52,11 +57,31 @@ struct CompletionRequest : AnswerRequest {
 };
 struct ResponsesRequest : AnswerRequest {
   ChatRequest chat;
+  bool parallel_tool_calls = true;
+  bool returns_reasoning = false;   // "reasoning.encrypted_content" was asked for
+  std::vector<std::string> origin;  // of chat.messages: "input[3]"
   Json as_sent;  // fields that the response repeats: instructions, metadata, tools, …
 };
+struct TokenizeRequest {
+  std::string text;
+  bool markup = false;  // control tokens in the text are recognised
+};
 
+// The body as a JSON object. Its errors repeat nothing of the body but the name of a key.
+ApiResult<Json> parse_body(std::string_view text);
+
+// `body` is an object. What is unknown, out of range or not supported is refused by name.
 ApiResult<ChatCompletionRequest> parse_chat_completion(const Json& body, const ModelFacts& facts);
 ApiResult<CompletionRequest> parse_completion(const Json& body, const ModelFacts& facts);
 ApiResult<ResponsesRequest> parse_responses(const Json& body, const ModelFacts& facts);
+ApiResult<TokenizeRequest> parse_tokenize(const Json& body, const ModelFacts& facts);
+ApiResult<std::vector<TokenId>> parse_detokenize(const Json& body, const ModelFacts& facts);
+
+// Of a request that ChatFormat::render() refuses. `origin` as in ResponsesRequest.
+ApiError render_error(const Error& error, const std::vector<std::string>& origin = {});
+
+// A prompt that leaves no room for one token of an answer.
+std::optional<ApiError> check_prompt_length(size_t prompt_tokens, std::string_view param,
+                                            const ModelFacts& facts);
 
 }  // namespace wader
