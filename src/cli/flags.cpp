@@ -15,7 +15,7 @@ using enum Command;
 constexpr uint32_t kAll = ~0u;
 constexpr uint32_t kBenchEngine = on({bench_decode, bench_prefill});
 constexpr uint32_t kBench = kBenchEngine | on({bench_kernels});
-constexpr uint32_t kEngine = on({chat, generate, logits, check, trace}) | kBenchEngine;
+constexpr uint32_t kEngine = on({chat, serve, generate, logits, check, trace}) | kBenchEngine;
 constexpr uint32_t kPlan = kEngine | on({info});
 constexpr uint32_t kAnswer = on({chat, generate});
 constexpr uint32_t kSampling = kAnswer | on({trace});
@@ -73,6 +73,19 @@ constexpr CommandSpec kCommands[] = {
      "of the conversation. A line that ends in a backslash continues on the next; pasted lines "
      "stay one message.",
      {kModel, {}}},
+    {serve,
+     "serve",
+     "serve a model to programs: an API like OpenAI's",
+     "Answers /v1/chat/completions, /v1/completions, /v1/responses, /v1/models, /tokenize, "
+     "/detokenize, /health and /metrics on this machine alone, several conversations at a time. "
+     "docs/clients.md shows how clients are set up.\n"
+     "A key is taken from --api-key-file or the environment variable WADER_API_KEY. SIGTERM lets "
+     "answers in progress finish for 3 seconds.",
+     {{"MODEL",
+       "a container's path or the name of an installed model; needed unless one alone is "
+       "installed",
+       false},
+      {}}},
     {generate,
      "generate",
      "continue raw token ids",
@@ -205,6 +218,29 @@ constexpr FlagSpec kFlags[] = {
      FlagGroup::command, on({chat})},
     {"--date", "YYYY-MM-DD", "today", "the conversation's date; SOURCE_DATE_EPOCH is respected",
      FlagGroup::command, kDate},
+    // serve
+    {"--host", "ADDRESS", "127.0.0.1", "address to listen at; others than loopback need a key",
+     FlagGroup::command, on({serve})},
+    {"--port", "N", "8080", "port to listen at; 0 takes a free one", FlagGroup::command,
+     on({serve})},
+    {"--api-key-file", "FILE", "", "file with the key that clients must send as a bearer token",
+     FlagGroup::command, on({serve})},
+    {"--allow-host", "LIST", "", "further names by which clients may call this machine",
+     FlagGroup::command, on({serve})},
+    {"--allow-origin", "LIST", "", "web pages that may ask, e.g. https://app.example",
+     FlagGroup::command, on({serve})},
+    {"--name", "NAME", "the container's", "the model's id in the API", FlagGroup::command,
+     on({serve})},
+    {"--sessions", "N", "auto",
+     "conversations whose state is kept and that are answered in turns; auto is what an eighth of "
+     "the memory holds, up to 8",
+     FlagGroup::command, on({serve})},
+    {"--queue", "N", "64", "requests that may wait beside them; more get 429", FlagGroup::command,
+     on({serve})},
+    {"--request-timeout", "SECONDS", "none", "end an answer after this time", FlagGroup::command,
+     on({serve})},
+    {"--quiet", "", "", "no line for each request on standard error", FlagGroup::command,
+     on({serve})},
     // trace
     {"--output", "FILE", "", "the trace to write", FlagGroup::command, on({trace})},
     {"--prompt", "TEXT", "", "one question, in the model's chat format", FlagGroup::command,
@@ -327,7 +363,7 @@ constexpr FlagSpec kFlags[] = {
      FlagGroup::engine, kPlan},
     {"--usage", "MODE", "on",
      "on or off: remember beside the model which experts are used, and begin with that",
-     FlagGroup::engine, kAnswer},
+     FlagGroup::engine, kAnswer | on({serve})},
     {"--lookahead", "MODE", "auto",
      "on, off or auto: read experts that the next layer will probably choose; auto while it pays",
      FlagGroup::engine, kPlan},

@@ -17,6 +17,7 @@ enum class Command : uint8_t {
   info,
   verify,
   chat,
+  serve,
   generate,
   logits,
   tokenize,

@@ -94,7 +94,8 @@ Result<EngineOptions> engine_options(const Args& args) {
   options.io = args.text("--io", options.io);
   options.direct = args.text("--direct", options.direct);
   options.lookahead = args.text("--lookahead", options.lookahead);
-  if (args.command() == Command::chat || args.command() == Command::generate) {
+  if (args.command() == Command::chat || args.command() == Command::generate ||
+      args.command() == Command::serve) {
     ASSIGN_OR_RETURN(options.keeps_usage, on_or_off(args, "--usage"));
   }
   ASSIGN_OR_RETURN(options.governor, on_or_off(args, "--governor"));

@@ -25,9 +25,9 @@ uint64_t beginning_of(const ChatRequest& request) {
 
 }  // namespace
 
-const std::string& ConversationDates::date_of(const ChatRequest& request,
-                                              const std::string& today) {
+std::string ConversationDates::date_of(const ChatRequest& request, const std::string& today) {
   const uint64_t beginning = beginning_of(request);
+  const std::lock_guard lock(mutex_);
   if (const auto found = found_.find(beginning); found != found_.end()) {
     entries_.splice(entries_.begin(), entries_, found->second);
     return entries_.front().date;

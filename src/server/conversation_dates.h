@@ -1,10 +1,12 @@
 // The date that a conversation's prompts carry. Requests come whole and name no conversation, so
 // one is known by how it begins: the messages up to the first of the user. Its date is that of its
-// first request; so the cached prefix of a long chat survives midnight. One thread.
+// first request; so the cached prefix of a long chat survives midnight. From any
+// thread.
 #pragma once
 
 #include <cstdint>
 #include <list>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 
@@ -17,7 +19,7 @@ class ConversationDates {
   // Keeps this many conversations, the least recently used one goes first.
   explicit ConversationDates(size_t capacity = 1024) : capacity_(capacity) {}
 
-  const std::string& date_of(const ChatRequest& request, const std::string& today);
+  std::string date_of(const ChatRequest& request, const std::string& today);
 
  private:
   struct Entry {
@@ -25,6 +27,7 @@ class ConversationDates {
     std::string date;
   };
   size_t capacity_;
+  std::mutex mutex_;
   std::list<Entry> entries_;  // the last used first
   std::unordered_map<uint64_t, std::list<Entry>::iterator> found_;
 };

@@ -24,12 +24,14 @@ template <typename T = void>
 using Task = boost::asio::awaitable<T>;
 
 enum class HttpMethod : uint8_t { get, head, post, options, other };
+std::string_view method_name(HttpMethod method);  // "GET"; "other"
 
 struct HttpRequest {
   HttpMethod method = HttpMethod::get;
   std::string path;   // percent-decoded, begins with '/', no "." or ".." segments
   std::string query;  // as it came, without '?'
   std::string body;
+  std::string_view route;  // its pattern; empty where the request has none
   std::vector<std::pair<std::string, std::string>> path_values;  // of {name} in the route's pattern
   std::string_view path_value(std::string_view name) const;      // empty when there is none
   uint64_t id = 0;                                               // for logs and response ids

@@ -123,6 +123,7 @@ Task<bool> HttpConnection::receive(Exchange& exchange, HttpReader& reader, GateD
   request.path = std::move(decision.path);
   request.query = std::move(decision.query);
   request.path_values = std::move(decision.path_values);
+  if (decision.route != nullptr) request.route = decision.route->pattern;
   if (decision.answer) {
     if (reader.head().has_body()) exchange.close_after();  // it stays unread
     co_return true;

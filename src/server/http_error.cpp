@@ -3,6 +3,22 @@
 
 namespace wader {
 
+std::string_view method_name(HttpMethod method) {
+  switch (method) {
+    case HttpMethod::get:
+      return "GET";
+    case HttpMethod::head:
+      return "HEAD";
+    case HttpMethod::post:
+      return "POST";
+    case HttpMethod::options:
+      return "OPTIONS";
+    case HttpMethod::other:
+      return "other";
+  }
+  UNREACHABLE("no such case");
+}
+
 HttpResponse error_response(int status, std::string_view message, std::string_view param,
                             std::string_view code) {
   const auto or_null = [](std::string_view text) { return text.empty() ? Json() : Json(text); };

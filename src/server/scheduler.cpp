@@ -64,6 +64,10 @@ class EngineThread final : public Scheduler {
     const std::lock_guard lock(mutex_);
     return stats_;
   }
+  bool stopped(std::chrono::milliseconds patience) const override {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, patience, [&] { return ended_; });
+  }
   void stop() override {
     {
       const std::lock_guard lock(mutex_);
@@ -89,10 +93,10 @@ class EngineThread final : public Scheduler {
   const SchedulerOptions options_;
   std::thread thread_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<JobPtr> incoming_;  // under mutex_, as stats_ and stopping_
+  mutable std::condition_variable changed_;
+  std::deque<JobPtr> incoming_;  // under mutex_, as all to the next comment
   SchedulerStats stats_;
-  bool stopping_ = false;
+  bool stopping_ = false, ended_ = false;
   // The engine's thread alone, but for what engine() promises:
   std::unique_ptr<Engine> engine_;
   struct Place {
@@ -155,6 +159,11 @@ void EngineThread::loop() {
   running_.clear();
   queue_.clear();
   places_.clear();
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
 }
 
 // False when it is time to go.

@@ -38,6 +38,9 @@ class Scheduler {
                         std::shared_ptr<const std::atomic<bool>> cancel) = 0;
   virtual SchedulerStats stats() const = 0;  // from any thread
   virtual void stop() = 0;  // no new work; what there is ends as cancelled. From any thread
+  // After stop(): whether the engine's thread has ended, waiting for it for `patience`; a pass that
+  // reads much from a slow disk ends when it ends.
+  virtual bool stopped(std::chrono::milliseconds patience) const = 0;
 };
 
 }  // namespace wader

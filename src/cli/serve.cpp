@@ -1,0 +1,201 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <thread>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/commands.h"
+#include "cli/console.h"
+#include "cli/models.h"
+#include "cli/options.h"
+#include "cli/text.h"
+#include "io/file.h"
+#include "server/server.h"
+
+namespace wader {
+namespace {
+
+constexpr std::chrono::seconds kGrace{3};        // for answers in progress, at SIGTERM
+constexpr std::chrono::milliseconds kRest{800};  // and for the engine's pass after that
+
+// The model that is named, or the only one that is installed.
+Result<std::filesystem::path> model_path(const Args& args) {
+  if (args.has_operand(0)) return resolve_model(args.operand(0));
+  ASSIGN_OR_RETURN(const auto directory, models_directory());
+  std::vector<InstalledModel> models = list_models(directory);
+  std::erase_if(models, [](const InstalledModel& model) {
+    return model.state != InstalledModel::State::complete;
+  });
+  if (models.size() == 1) return models.front().path;
+  if (models.empty())
+    return not_found_error("no model is installed; `wader install SOURCE` brings one");
+  std::string names;
+  for (const InstalledModel& model : models) names += (names.empty() ? "" : ", ") + model.name;
+  return invalid_argument_error("wader serve needs a MODEL: one of {}", names);
+}
+
+// From --api-key-file, else the environment.
+Result<std::optional<std::string>> api_key(const Args& args) {
+  std::string key;
+  if (args.has("--api-key-file")) {
+    const std::string file = args.text("--api-key-file");
+    auto text = read_text_file(file, 4096);
+    if (!text.ok()) return not_usage(std::move(text).error());
+    key = std::move(*text);
+    while (!key.empty() && std::strchr("\r\n\t ", key.back()) != nullptr) key.pop_back();
+    if (key.empty()) return corrupt_error("{} holds no key", file);
+  } else if (const char* given = std::getenv("WADER_API_KEY")) {
+    key = given;
+  }
+  if (key.empty()) return std::optional<std::string>();
+  const bool printable =
+      std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (!printable) return corrupt_error("the API key must be printable ASCII without spaces");
+  return std::optional(std::move(key));
+}
+
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names;
+  for (size_t begin = 0; begin < list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    if (end > begin) names.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
+bool is_loopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+Result<ServerOptions> server_options(const Args& args) {
+  ServerOptions options;
+  options.http.host = args.text("--host", options.http.host);
+  ASSIGN_OR_RETURN(const uint64_t port, args.whole("--port", 0, 65535, options.http.port));
+  options.http.port = static_cast<uint16_t>(port);
+  ASSIGN_OR_RETURN(options.http.access.api_key, api_key(args));
+  options.http.access.allowed_hosts = names_in(args.text("--allow-host"));
+  options.http.access.allowed_origins = names_in(args.text("--allow-origin"));
+  ASSIGN_OR_RETURN(const uint64_t queue, args.whole("--queue", 0, 100'000, 64));
+  options.scheduler.max_queued = static_cast<uint32_t>(queue);
+  ASSIGN_OR_RETURN(const uint64_t seconds, args.whole("--request-timeout", 0, 1u << 30, 0));
+  options.request_timeout = std::chrono::seconds(seconds);
+  if (!is_loopback(options.http.host) && !options.http.access.api_key)
+    return invalid_argument_error(
+        "--host {} can be reached by other machines: give a key with --api-key-file or "
+        "WADER_API_KEY",
+        options.http.host);
+  if (!args.has("--quiet"))
+    options.log = [](std::string_view line) {
+      print_note(fmt::format("{:%Y-%m-%dT%H:%M:%SZ} {}", fmt::gmtime(std::time(nullptr)), line));
+    };
+  return options;
+}
+
+// Conversations whose state is kept: --sessions, or what an eighth of the budget holds, up to 8.
+Result<uint32_t> session_count(const Args& args, const Container& container,
+                               const EngineOptions& engine) {
+  if (args.text("--sessions", "auto") != "auto") {
+    ASSIGN_OR_RETURN(const uint64_t count, args.whole("--sessions", 1, 1024, 1));
+    return static_cast<uint32_t>(count);
+  }
+  ASSIGN_OR_RETURN(const MemoryPlan plan, plan_for(container, engine));
+  const uint64_t each = std::max<uint64_t>(plan.state_bytes + plan.snapshots_bytes, 1);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(plan.budget_bytes / 8 / each, 1, 8));
+}
+
+// systemd's readiness protocol (sd_notify(3)); nothing without its socket.
+void notify_manager(std::string_view state) {
+  const char* path = std::getenv("NOTIFY_SOCKET");
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path == nullptr || *path == '\0' || std::strlen(path) >= sizeof address.sun_path) return;
+  std::strcpy(address.sun_path, path);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
+  if (address.sun_path[0] == '@') address.sun_path[0] = '\0';
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  [[maybe_unused]] const auto sent = sendto(fd, state.data(), state.size(), MSG_NOSIGNAL,
+                                            reinterpret_cast<const sockaddr*>(&address), length);
+  close(fd);
+}
+
+// SIGTERM and SIGINT stop the server, a second one at once. They are blocked in every thread and
+// taken by one that waits for them.
+class StopSignals {
+ public:
+  StopSignals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGTERM);
+    sigaddset(&set_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    signal(SIGPIPE, SIG_IGN);
+  }
+  void watch(Server& server) {
+    thread_ = std::thread([this, &server] {
+      for (std::chrono::milliseconds grace = kGrace;; grace = std::chrono::milliseconds(0)) {
+        int number = 0;
+        sigwait(&set_, &number);
+        if (done_) return;
+        notify_manager("STOPPING=1");
+        server.stop(grace);
+      }
+    });
+  }
+  void end() {
+    done_ = true;
+    pthread_kill(thread_.native_handle(), SIGTERM);
+    thread_.join();
+  }
+
+ private:
+  sigset_t set_;
+  std::atomic<bool> done_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Result<int> run_serve(const Args& args) {
+  ASSIGN_OR_RETURN(EngineOptions engine, engine_options(args));
+  ASSIGN_OR_RETURN(ServerOptions options, server_options(args));
+  ASSIGN_OR_RETURN(const std::filesystem::path path, model_path(args));
+  auto container = Container::open(path);
+  if (!container.ok()) return not_usage(std::move(container).error());
+  ASSIGN_OR_RETURN(engine.sessions, session_count(args, *container, engine));
+  options.model_id = args.text("--name", path.stem().string());
+  StopSignals signals;
+  show_status("loading");
+  ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
+                   Server::start([&] { return open_engine(*container, engine); }, options));
+  show_status("");
+  const MemoryPlan& plan = server->engine().plan();
+  print(fmt::format("{} is served at {}\n", options.model_id, server->url()));
+  print_note(fmt::format(
+      "{} conversations of {} tokens, {} of {} for experts; API key {}; Ctrl-C ends",
+      server->engine().sessions(), plan.context, format_bytes(plan.slots_bytes),
+      format_bytes(plan.budget_bytes),
+      options.http.access.api_key ? "needed" : "not needed: only this machine can ask"));
+  notify_manager("READY=1");
+  signals.watch(*server);
+  server->run();
+  // A pass that reads for long cannot be interrupted; nobody waits for what it computes.
+  if (!server->at_rest(kRest)) {
+    print_note("the engine was in the middle of a pass; ended without it");
+    _exit(0);
+  }
+  signals.end();
+  return 0;
+}
+
+}  // namespace wader

@@ -1,0 +1,45 @@
+// One request to an answering endpoint, from the engine's queue to the last byte of its answer.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "server/answer.h"
+#include "server/answer_json.h"
+#include "server/service.h"
+
+namespace wader {
+
+// What the endpoint has made of the request.
+struct AnswerJob {
+  std::vector<TokenId> prompt;
+  uint32_t turn_start = 0;
+  AnswerOptions options;
+  std::function<std::unique_ptr<ChatParser>()> make_parser = {};  // empty: plain text
+};
+
+// How the endpoint says it: events ready to write ("" for nothing), or one body.
+class AnswerSink {
+ public:
+  virtual ~AnswerSink() = default;
+  virtual std::string begin() = 0;
+  virtual std::string piece(uint32_t choice, const AnswerPiece& piece) = 0;
+  virtual std::string finish(uint32_t choice, AnswerFinish finish) = 0;
+  virtual std::string end(const AnswerUsage& usage) = 0;
+  virtual std::string fail(const ApiError& error) = 0;
+  virtual Json whole(std::span<const Answer> answers, const AnswerUsage& usage) = 0;
+};
+
+// Generates request.n answers and sends them. While nothing comes, a stream gets a comment a second
+// with its place in the queue or the prompt's progress. Work stops when the client goes.
+Task<> run_answer(Service& service, HttpExchange& exchange, AnswerRequest request, AnswerJob job,
+                  AnswerSink& sink);
+
+// "chatcmpl-" and 24 random digits.
+std::string new_answer_id(std::string_view prefix);
+AnswerHead new_answer_head(std::string_view prefix, const Service& service);
+
+}  // namespace wader

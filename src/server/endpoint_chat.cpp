@@ -1,0 +1,61 @@
+// POST /v1/chat/completions
+#include "engine/chat_prompt.h"
+#include "server/answer_run.h"
+#include "server/chat_answer.h"
+#include "server/endpoint_prompt.h"
+
+namespace wader {
+namespace {
+
+class ChatSink final : public AnswerSink {
+ public:
+  ChatSink(AnswerHead head, const ChatCompletionRequest& request)
+      : head_(head), request_(request), stream_(std::move(head), request) {}
+
+  std::string begin() override {
+    std::string text;
+    for (uint32_t choice = 0; choice < request_.n; ++choice) text += stream_.role(choice);
+    return text;
+  }
+  std::string piece(uint32_t choice, const AnswerPiece& piece) override {
+    return stream_.chunk(choice, piece);
+  }
+  std::string finish(uint32_t choice, AnswerFinish finish) override {
+    return stream_.finish(choice, finish);
+  }
+  std::string end(const AnswerUsage& usage) override {
+    return stream_.usage(usage) + std::string(kSseDone);
+  }
+  std::string fail(const ApiError& error) override { return sse_error(error); }
+  Json whole(std::span<const Answer> answers, const AnswerUsage& usage) override {
+    return chat_completion_json(head_, request_, answers, usage);
+  }
+
+ private:
+  const AnswerHead head_;
+  const ChatCompletionRequest& request_;
+  ChatStream stream_;
+};
+
+Task<> handle(Service& service, HttpExchange& exchange) {
+  PreparedRequest<ChatCompletionRequest> prepared;
+  co_await service.http->run_aside(
+      [&] { prepared = prepare_chat(service, exchange.request().body, parse_chat_completion); });
+  if (prepared.error) {
+    co_await exchange.send(error_response(*prepared.error));
+    co_return;
+  }
+  ChatCompletionRequest& request = prepared.request;
+  prepared.job.options.parallel_tool_calls = request.parallel_tool_calls;
+  ChatSink sink(new_answer_head("chatcmpl-", service), request);
+  co_await run_answer(service, exchange, request, std::move(prepared.job), sink);
+}
+
+}  // namespace
+
+void add_chat_route(Service& service, std::vector<HttpRoute>& routes) {
+  routes.push_back({HttpMethod::post, "/v1/chat/completions",
+                    [&service](HttpExchange& exchange) { return handle(service, exchange); }});
+}
+
+}  // namespace wader

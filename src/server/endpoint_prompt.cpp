@@ -1,0 +1,32 @@
+#include "server/endpoint_prompt.h"
+
+#include <fmt/chrono.h>
+
+#include <ctime>
+
+namespace wader {
+namespace {
+
+std::string today() {
+  return fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)));
+}
+
+}  // namespace
+
+std::optional<ApiError> prepare_prompt(Service& service, ChatRequest& chat,
+                                       const AnswerRequest& request, AnswerJob& job,
+                                       const std::vector<std::string>& origin) {
+  const ServedModel& model = service.model;
+  chat.date = service.dates.date_of(chat, today());
+  auto prompt = chat_prompt(*model.format, chat, model.max_text_bytes);
+  if (!prompt.ok()) return render_error(prompt.error(), origin);
+  if (auto error = check_prompt_length(prompt->ids.size(), "messages", model.facts)) return error;
+  job.prompt = std::move(prompt->ids);
+  job.turn_start = prompt->turn_start;
+  job.options.stop = request.stop;
+  job.options.logprobs = request.top_logprobs.has_value();
+  job.make_parser = [format = model.format.get(), chat] { return format->parser(chat); };
+  return {};
+}
+
+}  // namespace wader

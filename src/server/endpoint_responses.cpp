@@ -1,0 +1,68 @@
+// POST /v1/responses
+#include "server/answer_run.h"
+#include "server/endpoint_prompt.h"
+#include "server/responses_answer.h"
+
+namespace wader {
+namespace {
+
+class ResponsesSink final : public AnswerSink {
+ public:
+  ResponsesSink(AnswerHead head, const ResponsesRequest& request)
+      : answer_(std::move(head), request) {}
+
+  std::string begin() override { return answer_.begin(); }
+  std::string piece(uint32_t, const AnswerPiece& piece) override { return answer_.push(piece); }
+  std::string finish(uint32_t, AnswerFinish finish) override {
+    finish_ = finish;
+    return {};
+  }
+  std::string end(const AnswerUsage& usage) override { return answer_.finish(finish_, usage); }
+  std::string fail(const ApiError& error) override { return answer_.fail(error); }
+  // The same object, from the same pieces as a stream.
+  Json whole(std::span<const Answer> answers, const AnswerUsage& usage) override {
+    const Answer& answer = answers.front();
+    AnswerPiece piece;
+    piece.reasoning = answer.reasoning;
+    answer_.begin();
+    answer_.push(piece);
+    piece = {};
+    piece.content = answer.content;
+    piece.logprobs = answer.logprobs;
+    answer_.push(piece);
+    for (uint32_t i = 0; i < answer.tool_calls.size(); ++i) {
+      const ToolCall& call = answer.tool_calls[i];
+      piece = {};
+      piece.tool_calls.push_back({i, call.id, call.name, call.arguments});
+      answer_.push(piece);
+    }
+    answer_.finish(answer.finish, usage);
+    return answer_.response();
+  }
+
+ private:
+  ResponsesAnswer answer_;
+  AnswerFinish finish_ = AnswerFinish::stop;
+};
+
+Task<> handle(Service& service, HttpExchange& exchange) {
+  PreparedRequest<ResponsesRequest> prepared;
+  co_await service.http->run_aside(
+      [&] { prepared = prepare_chat(service, exchange.request().body, parse_responses); });
+  if (prepared.error) {
+    co_await exchange.send(error_response(*prepared.error));
+    co_return;
+  }
+  prepared.job.options.parallel_tool_calls = prepared.request.parallel_tool_calls;
+  ResponsesSink sink(new_answer_head("resp_", service), prepared.request);
+  co_await run_answer(service, exchange, prepared.request, std::move(prepared.job), sink);
+}
+
+}  // namespace
+
+void add_responses_route(Service& service, std::vector<HttpRoute>& routes) {
+  routes.push_back({HttpMethod::post, "/v1/responses",
+                    [&service](HttpExchange& exchange) { return handle(service, exchange); }});
+}
+
+}  // namespace wader

@@ -1,0 +1,47 @@
+// POST /tokenize, /detokenize
+#include "server/service.h"
+
+namespace wader {
+namespace {
+
+HttpResponse tokenized(const ServedModel& model, std::string_view body) {
+  const ApiResult<Json> json = parse_body(body);
+  if (const auto* error = std::get_if<ApiError>(&json)) return error_response(*error);
+  const ApiResult<TokenizeRequest> request = parse_tokenize(std::get<Json>(json), model.facts);
+  if (const auto* error = std::get_if<ApiError>(&request)) return error_response(*error);
+  const auto& [text, markup] = std::get<TokenizeRequest>(request);
+  const auto ids =
+      model.tokenizer->encode(text, markup ? Tokenizer::Markup::on : Tokenizer::Markup::off);
+  if (!ids.ok()) return error_response(ApiError{400, ids.error().message, "content", ""});
+  return json_response({{"tokens", *ids}, {"count", ids->size()}});
+}
+
+HttpResponse detokenized(const ServedModel& model, std::string_view body) {
+  const ApiResult<Json> json = parse_body(body);
+  if (const auto* error = std::get_if<ApiError>(&json)) return error_response(*error);
+  const ApiResult<std::vector<TokenId>> ids = parse_detokenize(std::get<Json>(json), model.facts);
+  if (const auto* error = std::get_if<ApiError>(&ids)) return error_response(*error);
+  return json_response(
+      {{"content", model.tokenizer->decode(std::get<std::vector<TokenId>>(ids), true)}});
+}
+
+Task<> answer(Service& service, HttpExchange& exchange,
+              HttpResponse (*make)(const ServedModel&, std::string_view)) {
+  HttpResponse response;
+  co_await service.http->run_aside(
+      [&] { response = make(service.model, exchange.request().body); });
+  co_await exchange.send(std::move(response));
+}
+
+}  // namespace
+
+void add_tokenize_routes(Service& service, std::vector<HttpRoute>& routes) {
+  routes.push_back({HttpMethod::post, "/tokenize", [&service](HttpExchange& exchange) {
+                      return answer(service, exchange, tokenized);
+                    }});
+  routes.push_back({HttpMethod::post, "/detokenize", [&service](HttpExchange& exchange) {
+                      return answer(service, exchange, detokenized);
+                    }});
+}
+
+}  // namespace wader

@@ -1,0 +1,75 @@
+#include "server/server.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "server/service.h"
+
+namespace wader {
+namespace {
+
+class ModelServer final : public Server {
+ public:
+  ~ModelServer() override { service_.scheduler.reset(); }  // its last words go to http_
+
+  Status open(std::function<Result<std::unique_ptr<Engine>>()> open_engine, ServerOptions options) {
+    log_ = std::move(options.log);
+    std::vector<HttpRoute> routes;
+    add_chat_route(service_, routes);
+    add_completions_route(service_, routes);
+    add_responses_route(service_, routes);
+    add_model_routes(service_, routes);
+    add_tokenize_routes(service_, routes);
+    add_status_routes(service_, routes);
+    options.http.on_done = [this](const HttpRequest& request, int status, uint64_t sent_bytes,
+                                  double seconds) { note(request, status, sent_bytes, seconds); };
+    options.http.on_problem = [this](std::string_view problem) {
+      if (log_) log_(fmt::format("problem=\"{}\"", problem));
+    };
+    ASSIGN_OR_RETURN(http_, HttpServer::listen(options.http, std::move(routes)));
+    service_.http = http_.get();
+    service_.request_timeout = options.request_timeout;
+    ASSIGN_OR_RETURN(service_.scheduler,
+                     Scheduler::start(std::move(open_engine), options.scheduler));
+    ASSIGN_OR_RETURN(service_.model,
+                     make_served_model(service_.scheduler->engine(), std::move(options.model_id)));
+    return {};
+  }
+
+  std::string url() const override { return http_->url(); }
+  const Engine& engine() const override { return service_.scheduler->engine(); }
+  void run() override {
+    http_->run();
+    service_.scheduler->stop();
+  }
+  void stop(std::chrono::milliseconds grace) override { http_->stop(grace); }
+  bool at_rest(std::chrono::milliseconds patience) override {
+    return service_.scheduler->stopped(patience);
+  }
+
+ private:
+  void note(const HttpRequest& request, int status, uint64_t sent_bytes, double seconds) {
+    const std::string_view route = request.route.empty() ? "none" : std::string_view(request.route);
+    service_.metrics.count_request(route, status, seconds);
+    if (log_)
+      log_(fmt::format("request={} method={} route={} status={} sent_bytes={} seconds={:.3f}",
+                       request.id, method_name(request.method), route, status, sent_bytes,
+                       seconds));
+  }
+
+  std::function<void(std::string_view)> log_;
+  std::unique_ptr<HttpServer> http_;
+  Service service_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Server>> Server::start(std::function<Result<std::unique_ptr<Engine>>()> open,
+                                              ServerOptions options) {
+  auto server = std::make_unique<ModelServer>();
+  RETURN_IF_ERROR(server->open(std::move(open), std::move(options)));
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+}  // namespace wader

@@ -1,0 +1,45 @@
+// Server: one model behind HTTP. The model is loaded while the port is held already, so that a port
+// in use shows at once; clients that come early wait.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "server/http.h"
+#include "server/scheduler.h"
+
+namespace wader {
+
+struct ServerOptions {
+  HttpOptions http;  // its on_done and on_problem are taken by the server
+  SchedulerOptions scheduler;
+  std::chrono::seconds request_timeout{0};  // of one answer; 0: none
+  std::string model_id;                     // under which it is served
+  // One line without a newline, key=value; never text of prompts or answers. From the network's
+  // thread.
+  std::function<void(std::string_view)> log = {};
+};
+
+class Server {
+ public:
+  virtual ~Server() = default;
+  static Result<std::unique_ptr<Server>> start(
+      std::function<Result<std::unique_ptr<Engine>>()> open, ServerOptions options);
+  virtual std::string url() const = 0;
+  virtual const Engine& engine() const = 0;
+  virtual void run() = 0;  // until stop(); in the calling thread
+  // From any thread: answers in progress may finish for `grace`, then end. run() returns at most a
+  // second after that.
+  virtual void stop(std::chrono::milliseconds grace) = 0;
+  // After run(): whether the engine is at rest, waiting for `patience`. While it is not, this
+  // object cannot be destroyed without waiting for its pass.
+  virtual bool at_rest(std::chrono::milliseconds patience) = 0;
+};
+
+}  // namespace wader

@@ -1,0 +1,41 @@
+// Service: what the endpoints share, and one function for each group of routes. All handlers run in
+// the network's thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "server/conversation_dates.h"
+#include "server/http.h"
+#include "server/metrics.h"
+#include "server/scheduler.h"
+#include "server/served_model.h"
+
+namespace wader {
+
+struct Service {
+  // Set before the network runs:
+  HttpServer* http = nullptr;
+  std::unique_ptr<Scheduler> scheduler = nullptr;
+  ServedModel model = {};
+  std::chrono::seconds request_timeout{0};  // 0: none
+
+  Metrics metrics = {};
+  ConversationDates dates = ConversationDates();
+};
+
+void add_chat_route(Service& service, std::vector<HttpRoute>& routes);
+void add_completions_route(Service& service, std::vector<HttpRoute>& routes);
+void add_responses_route(Service& service, std::vector<HttpRoute>& routes);
+void add_model_routes(Service& service, std::vector<HttpRoute>& routes);
+void add_tokenize_routes(Service& service, std::vector<HttpRoute>& routes);
+void add_status_routes(Service& service,
+                       std::vector<HttpRoute>& routes);  // health, metrics, OpenAPI
+
+HttpResponse json_response(const Json& json);
+HttpResponse error_response(const ApiError& error);
+
+}  // namespace wader
