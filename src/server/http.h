@@ -68,7 +68,8 @@ class HttpExchange {
 using HttpHandler = std::function<Task<>(HttpExchange&)>;
 
 struct HttpRoute {
-  HttpMethod method;    // get also answers HEAD; POST routes take application/json alone
+  HttpMethod method =
+      HttpMethod::get;  // get also answers HEAD; POST routes take application/json alone
   std::string pattern;  // "/v1/models/{id...}": {name} one segment, {name...} the rest
   HttpHandler handler;
   bool open = false;            // needs no key (health, the dashboard's own files)

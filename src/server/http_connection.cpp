@@ -41,7 +41,7 @@ Task<> HttpConnection::serve(std::shared_ptr<HttpConnection> self) {
   try {
     bool more = true;
     while (more) more = co_await self->serve_next();
-    co_await self->stream_->linger(kLinger);
+    if (!self->core_.stopping) co_await self->stream_->linger(kLinger);
   } catch (const std::exception& error) {
     self->core_.problem(fmt::format("connection ended by an error: {}", error.what()));
   } catch (...) {

@@ -45,6 +45,7 @@ bool is_host(std::string_view host) {
     return std::all_of(host.begin(), host.end(),
                        [](char c) { return hex_digit(c) >= 0 || c == ':' || c == '.'; });
   }
+  if (host.front() == '.' || host.back() == '.') return false;
   return std::all_of(host.begin(), host.end(),
                      [](char c) { return is_alnum(c) || c == '-' || c == '_' || c == '.'; });
 }
@@ -107,7 +108,11 @@ std::optional<Target> parse_target(std::string_view target) {
     result.authority = target.substr(0, end);
     if (result.authority.empty()) return std::nullopt;
     target.remove_prefix(end);
-    if (target.empty()) target = "/";
+    if (target.empty() || target.front() == '?') {
+      result.path = "/";
+      if (!target.empty()) result.query = target.substr(1);
+      return target.find('#') == target.npos ? std::optional(result) : std::nullopt;
+    }
   }
   if (target == "*") {
     result.path = "*";
