@@ -27,12 +27,17 @@ TEST(ResponsesRequest, TextAndInstructions) {
 TEST(ResponsesRequest, ItemsBecomeMessages) {
   const auto request = responses_of(R"({"input": [
     {"role": "developer", "content": "Short."},
-    {"role": "user", "content": [{"type": "input_text", "text": "We"}, {"type": "input_text", "text": "ather?"}]},
-    {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Look"}, {"type": "summary_text", "text": "up"}], "encrypted_content": "x"},
-    {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": "Wait.", "annotations": []}]},
-    {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{\"a\":1}", "status": "completed"},
+    {"role": "user", "content": [{"type": "input_text", "text": "We"}, {"type": "input_text",
+      "text": "ather?"}]},
+    {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text",
+      "text": "Look"}, {"type": "summary_text", "text": "up"}], "encrypted_content": "x"},
+    {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+      "content": [{"type": "output_text", "text": "Wait.", "annotations": []}]},
+    {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f",
+      "arguments": "{\"a\":1}", "status": "completed"},
     {"type": "function_call", "call_id": "call_2", "name": "g", "arguments": ""},
-    {"type": "function_call_output", "call_id": "call_2", "output": [{"type": "input_text", "text": "two"}]},
+    {"type": "function_call_output", "call_id": "call_2", "output": [{"type": "input_text",
+      "text": "two"}]},
     {"type": "function_call_output", "call_id": "call_1", "output": "one"},
     {"role": "assistant", "content": "First."},
     {"role": "assistant", "content": "Second."},
@@ -101,8 +106,10 @@ TEST(ResponsesRequest, BadItemsAreNamed) {
 TEST(ResponsesRequest, Fields) {
   const auto request = responses_of(responses_with(R"(
     "stream": true, "max_output_tokens": 5, "temperature": 0, "top_p": 0.5, "top_logprobs": 3,
-    "tools": [{"type": "function", "name": "f", "description": "F.", "parameters": {"type": "object"}, "strict": true}],
-    "reasoning": {"effort": "low", "summary": "auto"}, "text": {"format": {"type": "text"}, "verbosity": "low"},
+    "tools": [{"type": "function", "name": "f", "description": "F.", "parameters": {"type": "object"},
+      "strict": true}],
+    "reasoning": {"effort": "low", "summary": "auto"}, "text": {"format": {"type": "text"},
+      "verbosity": "low"},
     "include": ["reasoning.encrypted_content", "web_search_call.action.sources"], "store": false,
     "truncation": "disabled", "metadata": {"k": "v"}, "parallel_tool_calls": false, "background": false,
     "previous_response_id": null, "prompt_cache_key": "k", "service_tier": "auto")"));
