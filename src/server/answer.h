@@ -44,9 +44,9 @@ struct Answer {
 };
 
 struct AnswerOptions {
-  std::vector<std::string> stop;    // looked for in content: neither in reasoning, which clients do
-                                    // not take for the answer, nor in the arguments of calls
-  bool parallel_tool_calls = true;  // false: a second call ends the answer and is not part of it
+  std::vector<std::string> stop = {};  // looked for in content: neither in reasoning, which clients
+                                       // do not take for the answer, nor in the arguments of calls
+  bool parallel_tool_calls = true;     // false: a second call ends the answer and is not part of it
   bool logprobs = false;
 };
 

@@ -31,13 +31,16 @@ constexpr std::string_view kTopLogprobs = R"({"type": "integer", "minimum": 0, "
 constexpr std::string_view kBias =
     R"({"type": "object", "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})";
 constexpr std::string_view kStreamOptions =
-    R"({"type": "object", "properties": {"include_usage": {"type": "boolean"}, "include_obfuscation": {"type": "boolean"}}})";
+    R"({"type": "object", "properties": {"include_usage": {"type": "boolean"},
+      "include_obfuscation": {"type": "boolean"}}})";
 constexpr std::string_view kEffort =
     R"({"enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max"]})";
 constexpr std::string_view kReasoning =
-    R"({"type": "object", "properties": {"effort": {"enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max"]}, "summary": {}, "generate_summary": {}}})";
+    R"({"type": "object", "properties": {"effort": {"enum": ["none", "minimal", "low", "medium",
+      "high", "xhigh", "max"]}, "summary": {}, "generate_summary": {}}})";
 constexpr std::string_view kKwargs =
-    R"({"type": "object", "properties": {"enable_thinking": {"type": "boolean"}}, "additionalProperties": false})";
+    R"({"type": "object", "properties": {"enable_thinking": {"type": "boolean"}},
+      "additionalProperties": false})";
 constexpr std::string_view kToolChoice = R"({"enum": ["auto", "none"]})";
 constexpr std::string_view kTextOnly =
     R"({"type": "object", "properties": {"type": {"const": "text"}}})";
@@ -107,7 +110,8 @@ constexpr ApiParam kChat[] = {
 constexpr ApiParam kCompletion[] = {
     {"model", Use::read, kString, kNoteModel},
     {"prompt", Use::read,
-     R"({"oneOf": [{"type": "string"}, {"type": "array", "maxItems": 1, "items": {"type": "string"}}, {"type": "array", "items": {"type": "integer"}}]})",
+     R"({"oneOf": [{"type": "string"}, {"type": "array", "maxItems": 1,
+       "items": {"type": "string"}}, {"type": "array", "items": {"type": "integer"}}]})",
      "one text or one list of token ids"},
     {"stream", Use::read, kBool, ""},
     {"stream_options", Use::read, kStreamOptions, ""},
@@ -148,7 +152,8 @@ constexpr ApiParam kResponses[] = {
     {"parallel_tool_calls", Use::read, kBool, kNoteParallel},
     {"reasoning", Use::read, kReasoning, kNoteEffort},
     {"text", Use::read,
-     R"({"type": "object", "properties": {"format": {"type": "object", "properties": {"type": {"const": "text"}}}, "verbosity": {}}})",
+     R"({"type": "object", "properties": {"format": {"type": "object",
+       "properties": {"type": {"const": "text"}}}, "verbosity": {}}})",
      "format text alone"},
     {"include", Use::read, R"({"type": "array", "items": {"type": "string"}})",
      "message.output_text.logprobs and reasoning.encrypted_content; the latter marks reasoning "

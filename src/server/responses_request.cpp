@@ -139,8 +139,7 @@ Json fields_as_sent(const Json& body, const ResponsesRequest& request) {
           {"tools", sent("tools", Json::array())},
           {"top_logprobs", request.top_logprobs.value_or(0)},
           {"top_p", request.sampling.top_p},
-          {"truncation", "disabled"},
-          {"user", sent("user")}};
+          {"truncation", "disabled"}};
 }
 
 }  // namespace

@@ -1,0 +1,187 @@
+#include "server/openapi.h"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "server/api_params.h"
+
+namespace wader {
+namespace {
+
+// What goes back. Bodies are checked against the keys of these in openapi_test.cpp.
+constexpr std::string_view kSchemas = R"json({
+"Error": {"type": "object", "required": ["error"], "properties": {
+  "error": {"type": "object", "required": ["message", "type", "param", "code"], "properties": {
+    "message": {"type": "string"},
+    "type": {"enum": ["invalid_request_error", "authentication_error", "permission_error",
+      "rate_limit_error", "server_error"]},
+    "param": {"type": ["string", "null"],
+      "description": "path of the field that is wrong: messages[2].role"},
+    "code": {"type": ["string", "null"]}}}}},
+"Timings": {"type": "object", "properties": {
+  "queue_seconds": {"type": "number"}, "prefill_seconds": {"type": "number"},
+    "decode_seconds": {"type": "number"},
+  "bytes_read": {"type": "integer", "description": "of experts, from the disk"},
+  "hit_rate": {"type": "number", "description": "share of the experts asked for that were in memory"}}},
+"Usage": {"type": "object", "properties": {
+  "prompt_tokens": {"type": "integer"}, "completion_tokens": {"type": "integer"},
+    "total_tokens": {"type": "integer"},
+  "prompt_tokens_details": {"type": "object", "properties": {"cached_tokens": {"type": "integer"}}},
+  "completion_tokens_details": {"type": "object",
+    "properties": {"reasoning_tokens": {"type": "integer"}}}}},
+"Message": {"type": "object", "properties": {
+  "role": {"const": "assistant"}, "content": {"type": ["string", "null"]}, "refusal": {"type": "null"},
+  "reasoning_content": {"type": "string"},
+  "tool_calls": {"type": "array", "items": {"type": "object", "properties": {
+    "id": {"type": "string"}, "type": {"const": "function"},
+    "function": {"type": "object", "properties": {"name": {"type": "string"},
+      "arguments": {"type": "string"}}}}}}}},
+"ChatCompletion": {"type": "object", "properties": {
+  "id": {"type": "string"}, "object": {"const": "chat.completion"}, "created": {"type": "integer"},
+    "model": {"type": "string"},
+  "choices": {"type": "array", "items": {"type": "object", "properties": {
+    "index": {"type": "integer"}, "message": {"$ref": "#/components/schemas/Message"},
+      "logprobs": {"type": ["object", "null"]},
+    "finish_reason": {"enum": ["stop", "length", "tool_calls"]}}}},
+  "usage": {"$ref": "#/components/schemas/Usage"}, "timings": {"$ref": "#/components/schemas/Timings"}}},
+"Completion": {"type": "object", "properties": {
+  "id": {"type": "string"}, "object": {"const": "text_completion"}, "created": {"type": "integer"},
+    "model": {"type": "string"},
+  "choices": {"type": "array", "items": {"type": "object", "properties": {
+    "text": {"type": "string"}, "index": {"type": "integer"}, "logprobs": {"type": ["object", "null"]},
+    "finish_reason": {"enum": ["stop", "length"]}}}},
+  "usage": {"$ref": "#/components/schemas/Usage"}, "timings": {"$ref": "#/components/schemas/Timings"}}},
+"Response": {"type": "object", "properties": {
+  "id": {"type": "string"}, "object": {"const": "response"}, "created_at": {"type": "integer"},
+  "status": {"enum": ["in_progress", "completed", "incomplete", "failed"]},
+    "error": {"type": ["object", "null"]},
+  "incomplete_details": {"type": ["object", "null"]}, "model": {"type": "string"},
+  "output": {"type": "array", "items": {"type": "object", "properties": {
+    "id": {"type": "string"}, "type": {"enum": ["message", "reasoning", "function_call"]},
+      "status": {"type": "string"}}}},
+  "instructions": {"type": ["string", "null"]}, "max_output_tokens": {"type": ["integer", "null"]},
+    "metadata": {"type": "object"},
+  "parallel_tool_calls": {"type": "boolean"}, "previous_response_id": {"type": "null"},
+    "reasoning": {"type": "object"},
+  "store": {"const": false}, "temperature": {"type": "number"}, "text": {"type": "object"},
+    "tool_choice": {"type": "string"},
+  "tools": {"type": "array", "items": {"type": "object"}}, "top_logprobs": {"type": "integer"},
+    "top_p": {"type": "number"},
+  "truncation": {"const": "disabled"}, "usage": {"type": ["object", "null"]},
+  "timings": {"$ref": "#/components/schemas/Timings"}}},
+"Model": {"type": "object", "properties": {
+  "id": {"type": "string"}, "object": {"const": "model"}, "created": {"type": "integer"},
+    "owned_by": {"const": "wader"},
+  "context_length": {"type": "integer"}}},
+"ModelList": {"type": "object", "properties": {
+  "object": {"const": "list"}, "data": {"type": "array", "items": {"$ref": "#/components/schemas/Model"}}}},
+"Tokens": {"type": "object", "properties": {
+  "tokens": {"type": "array", "items": {"type": "integer"}}, "count": {"type": "integer"},
+    "max_model_len": {"type": "integer"}}},
+"Text": {"type": "object", "properties": {"prompt": {"type": "string"}}},
+"Health": {"type": "object", "properties": {"status": {"type": "string"}}}
+})json";
+
+struct Endpoint {
+  std::string_view path, method, summary;
+  std::span<const ApiParam> params;  // of a JSON body; empty: none
+  std::string_view schema;           // of the answer; empty: plain text
+  bool streams = false;
+  std::string_view required = {};  // the one field that must be there
+};
+
+Json request_schema(const Endpoint& endpoint) {
+  Json properties = Json::object();
+  for (const ApiParam& param : endpoint.params) {
+    if (param.use == ApiParam::Use::refused) continue;
+    auto schema = parse_json(param.schema, param.name);
+    CHECK(schema.ok());
+    if (param.use == ApiParam::Use::ignored) {
+      std::string note = "accepted without effect";
+      if (!param.note.empty()) note.append("; ").append(param.note);
+      (*schema)["description"] = note;
+    } else if (!param.note.empty()) {
+      (*schema)["description"] = param.note;
+    }
+    properties[std::string(param.name)] = std::move(schema).value();
+  }
+  return {{"type", "object"},
+          {"required", Json::array({endpoint.required})},
+          {"properties", std::move(properties)},
+          {"additionalProperties", false}};
+}
+
+Json content(std::string_view type, Json schema) {
+  Json json = Json::object();
+  json[std::string(type)]["schema"] = std::move(schema);
+  return json;
+}
+
+Json reference(std::string_view schema) {
+  Json json = Json::object();
+  json["$ref"] = fmt::format("#/components/schemas/{}", schema);
+  return json;
+}
+
+Json operation(const Endpoint& endpoint) {
+  Json json = {{"summary", endpoint.summary}};
+  if (endpoint.path.find('{') != endpoint.path.npos) {
+    json["parameters"] = Json::array(
+        {{{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
+  }
+  if (!endpoint.params.empty()) {
+    json["requestBody"] = {{"required", true},
+                           {"content", content("application/json", request_schema(endpoint))}};
+  }
+  Json body = endpoint.schema.empty() ? content("text/plain", {{"type", "string"}})
+                                      : content("application/json", reference(endpoint.schema));
+  if (endpoint.streams) body.update(content("text/event-stream", {{"type", "string"}}));
+  json["responses"]["200"] = {{"description", "the answer"}, {"content", std::move(body)}};
+  json["responses"]["default"] = {{"description", "an error, in OpenAI's form"},
+                                  {"content", content("application/json", reference("Error"))}};
+  return json;
+}
+
+}  // namespace
+
+Json openapi_json(std::string_view version) {
+  const Endpoint endpoints[] = {
+      {"/v1/models", "get", "The model that is served", {}, "ModelList"},
+      {"/v1/models/{id}", "get", "One model", {}, "Model"},
+      {"/v1/chat/completions", "post", "Answers a conversation", chat_params(), "ChatCompletion",
+       true, "messages"},
+      {"/v1/completions", "post", "Continues a text", completion_params(), "Completion", true,
+       "prompt"},
+      {"/v1/responses", "post", "Answers input items; nothing is stored", responses_params(),
+       "Response", true, "input"},
+      {"/tokenize", "post", "Text to token ids", tokenize_params(), "Tokens", false, "prompt"},
+      {"/detokenize", "post", "Token ids to text", detokenize_params(), "Text", false, "tokens"},
+      {"/health", "get", "Whether the server can answer", {}, "Health"},
+      {"/metrics", "get", "Counters in Prometheus' text format", {}, ""},
+  };
+  Json paths = Json::object();
+  for (const Endpoint& endpoint : endpoints)
+    paths[std::string(endpoint.path)][std::string(endpoint.method)] = operation(endpoint);
+  auto schemas = parse_json(kSchemas, "schemas");
+  CHECK(schemas.ok());
+  Json bearer = {{"type", "http"}, {"scheme", "bearer"}};
+  return {
+      {"openapi", "3.1.0"},
+      {"info",
+       {{"title", "Wader"},
+        {"version", version},
+        {"description",
+         "OpenAI's API for the model that is served. null counts as absent. A parameter that is "
+         "not listed is refused by name."}}},
+      {"security", Json::array({Json::object(), {{"key", Json::array()}}})},
+      {"paths", std::move(paths)},
+      {"components",
+       {{"securitySchemes", {{"key", std::move(bearer)}}},
+        {"schemas", std::move(schemas).value()}}}};
+}
+
+}  // namespace wader
