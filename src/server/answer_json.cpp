@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/http.h"
+#include "server/sse.h"
 #include "tokenizer/utf8.h"
 
 namespace wader {
@@ -73,14 +74,11 @@ Json logprobs_json(const std::vector<LogprobEntry>& entries) {
 }
 
 std::string sse_data(const Json& json) {
-  return "data: " + json_text(json) + "\n\n";
+  return sse_event(std::string_view(json_text(json)));
 }
 
 std::string sse_event(std::string_view type, const Json& json) {
-  std::string text = "event: ";
-  text += type;
-  text += '\n';
-  return text + sse_data(json);
+  return sse_event(std::string_view(json_text(json)), type);
 }
 
 std::string sse_error(const ApiError& error) {

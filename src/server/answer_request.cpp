@@ -62,7 +62,7 @@ void read_logit_bias(FieldReader& fields, uint32_t vocab_rows, AnswerRequest& re
       return fields.fail(
           bad_field(fmt::format("logit_bias.{}", *id), "must be a number from -100 to 100"));
     }
-    request.logit_bias.emplace_back(*id, static_cast<float>(number));
+    request.sampling.logit_bias.emplace_back(*id, static_cast<float>(number));
   }
 }
 

@@ -40,10 +40,9 @@ struct AnswerRequest {
   bool stream = false, include_usage = false;
   uint32_t n = 1;
   SamplingParams sampling;
-  bool has_seed = false;                              // else the endpoint draws one
-  std::vector<std::pair<int32_t, float>> logit_bias;  // each id once, inside the vocabulary
-  uint32_t max_tokens = 0;                            // 0: to the context's end
-  std::vector<std::string> stop;                      // none empty
+  bool has_seed = false;          // else the endpoint draws one
+  uint32_t max_tokens = 0;        // 0: to the context's end
+  std::vector<std::string> stop;  // none empty
   std::optional<uint32_t> top_logprobs;
 };
 struct ChatCompletionRequest : AnswerRequest {

@@ -55,7 +55,7 @@ TEST(ChatRequest, EveryField) {
   EXPECT_EQ(request.sampling.presence_penalty, -2);
   EXPECT_EQ(request.sampling.frequency_penalty, 1.5);
   EXPECT_EQ(request.sampling.repetition_penalty, 1.1);
-  EXPECT_THAT(request.logit_bias, ElementsAre(Pair(0, -100.f), Pair(999, 2.5f)));
+  EXPECT_THAT(request.sampling.logit_bias, ElementsAre(Pair(0, -100.f), Pair(999, 2.5f)));
   EXPECT_EQ(request.top_logprobs, 20u);
   EXPECT_EQ(request.chat.tools.size(), 1u);
   EXPECT_FALSE(request.parallel_tool_calls);

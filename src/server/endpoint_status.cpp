@@ -1,4 +1,5 @@
-// GET /health, /metrics
+// GET /health, /metrics, /openapi.json
+#include "server/openapi.h"
 #include "server/service.h"
 
 namespace wader {
@@ -22,6 +23,10 @@ Task<> metrics(Service& service, HttpExchange& exchange) {
   co_await exchange.send(std::move(response));
 }
 
+Task<> openapi(HttpExchange& exchange) {
+  co_await exchange.send(json_response(openapi_json(WADER_VERSION)));
+}
+
 }  // namespace
 
 void add_status_routes(Service& service, std::vector<HttpRoute>& routes) {
@@ -30,6 +35,7 @@ void add_status_routes(Service& service, std::vector<HttpRoute>& routes) {
                     true});
   routes.push_back({HttpMethod::get, "/metrics",
                     [&service](HttpExchange& exchange) { return metrics(service, exchange); }});
+  routes.push_back({HttpMethod::get, "/openapi.json", openapi});
 }
 
 HttpResponse json_response(const Json& json) {
