@@ -1,6 +1,7 @@
 // Clients that go away, are slow or never end, and the server's own end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <boost/asio/post.hpp>
@@ -8,6 +9,9 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
 
 #include "server/http_testing.h"
 
@@ -306,13 +310,40 @@ TEST_F(HttpLifetime, TooManyConnections) {
   }
   EXPECT_EQ(server()->connections(), 3u);
   RawClient one_more(port());
-  const Answer answer = one_more.answer();
+  const Answer answer = one_more.get("/health");
   EXPECT_EQ(answer.status, 503);
   EXPECT_EQ(answer.header("Retry-After"), "1");
   EXPECT_TRUE(one_more.closed_by_server());
   clients.clear();
   EXPECT_TRUE(wait_until([&] { return server()->connections() == 0; }));
   EXPECT_EQ(RawClient(port()).get("/health").status, 200);
+}
+
+// The system has no file left for one more connection: it waits, and the server sleeps meanwhile.
+TEST_F(HttpLifetime, OutOfFiles) {
+  Signal logged;
+  options_.on_problem = [&](std::string_view line) {
+    EXPECT_THAT(std::string(line), HasSubstr("cannot take connections for now"));
+    logged.raise();
+  };
+  EXPECT_EQ(RawClient(port()).get("/health").status, 200);
+  ASSERT_TRUE(wait_until([&] { return server()->connections() == 0; }));
+  rlimit files = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+  const int free_file = ::dup(0);
+  ::close(free_file);
+  rlimit tight = files;
+  tight.rlim_cur = static_cast<rlim_t>(free_file) + 1;  // for the client's end
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
+  RawClient client(port());
+  EXPECT_TRUE(logged.wait());
+  const std::clock_t begin = std::clock();
+  std::this_thread::sleep_for(300ms);
+  EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC / 5);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+  EXPECT_EQ(client.get("/health").status, 200);
+  EXPECT_EQ(logged.count(), 1);
+  server_.reset();
 }
 
 TEST_F(HttpLifetime, AllBodiesTogetherHaveALimit) {

@@ -82,6 +82,16 @@ TEST(HttpReader, ChunkedBodies) {
   }
 }
 
+TEST(HttpReader, ChunkedBodiesWithoutChunks) {
+  for (const size_t piece : {1, 2, 3, 4, 100}) {
+    const Outcome outcome =
+        read("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nrest", piece);
+    ASSERT_EQ(outcome.state, State::done) << piece;
+    EXPECT_EQ(outcome.body, "");
+    EXPECT_EQ(outcome.rest, "rest");
+  }
+}
+
 TEST(HttpReader, KeepAlive) {
   EXPECT_FALSE(read("GET / HTTP/1.1\r\nConnection: close\r\n\r\n").head.keep_alive);
   EXPECT_FALSE(read("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").head.keep_alive);

@@ -30,7 +30,9 @@ using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // after EMFILE and its like
-constexpr auto kCutGrace = std::chrono::milliseconds(800);     // of the second that stop() promises
+constexpr auto kTurnAwayPatience = std::chrono::milliseconds(500);
+constexpr uint32_t kMaxTurnedAway = 64;                     // more at once are closed unheard
+constexpr auto kCutGrace = std::chrono::milliseconds(800);  // of the second that stop() promises
 // Files that connections leave to the rest of the process: containers, logs, /proc.
 constexpr uint64_t kReservedFiles = 256;
 
@@ -120,7 +122,7 @@ class Server final : public HttpServer {
  private:
   Task<> accept_all();
   void admit(tcp::socket socket);
-  void turn_away(tcp::socket socket);
+  Task<> turn_away(tcp::socket socket);
   void ended(HttpConnection* connection);
   std::vector<std::shared_ptr<HttpConnection>> alive() const;
   void begin_stop(std::chrono::milliseconds grace);
@@ -133,6 +135,7 @@ class Server final : public HttpServer {
   uint32_t max_connections_;
   std::atomic<uint32_t> connection_count_ = 0;
   std::unordered_map<HttpConnection*, std::weak_ptr<HttpConnection>> connections_;
+  uint32_t turned_away_ = 0;  // connections that hear why
   bool accept_fails_ = false;
   Clock::time_point cut_at_ = Clock::time_point::max();
 
@@ -201,8 +204,12 @@ Task<> Server::accept_all() {
 }
 
 void Server::admit(tcp::socket socket) {
-  if (connection_count_ >= max_connections_) return turn_away(std::move(socket));
   try {
+    if (connection_count_ >= max_connections_) {
+      if (turned_away_ < kMaxTurnedAway)
+        asio::co_spawn(io_, turn_away(std::move(socket)), asio::detached);
+      return;
+    }
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     // A client whose machine is gone answers no probe: its connection, and its work, end in a
@@ -226,16 +233,20 @@ void Server::admit(tcp::socket socket) {
   }
 }
 
-void Server::turn_away(tcp::socket socket) {
+// One that is too much is told so, and waited for a moment: its request lies unread, and a close
+// over unread bytes would be a reset that takes the answer with it.
+Task<> Server::turn_away(tcp::socket socket) {
+  ++turned_away_;
+  auto stream = std::make_shared<HttpStream>(HttpStream::Socket(std::move(socket)), core_.scratch);
   HttpResponse response = error_response(503, "too many connections; try again");
   response.headers.emplace_back("Retry-After", "1");
   HttpHeadFacts facts;
   facts.date = core_.date();
   const std::string text = http_head(response, {}, facts) + response.body;
-  error_code ignored;
-  socket.non_blocking(true, ignored);
-  socket.write_some(asio::buffer(text), ignored);
-  socket.shutdown(tcp::socket::shutdown_send, ignored);
+  const bool sent = co_await stream->write(text, kTurnAwayPatience);
+  if (sent) co_await stream->linger(kTurnAwayPatience);
+  stream->close();
+  --turned_away_;
 }
 
 void Server::ended(HttpConnection* connection) {
