@@ -222,7 +222,7 @@ TEST_F(HttpLifetime, MoreThanCanBeKeptBehindARunningRequest) {
   client.send(std::string(300'000, 'x'));
   std::this_thread::sleep_for(50ms);  // the close is wanted whenever the bytes come; see below
   release();
-  const Answer answer = client.answer();
+  const RawAnswer answer = client.answer();
   EXPECT_EQ(answer.body, "\"waited\"");
   if (answer.header("Connection") == "close") {
     EXPECT_TRUE(client.closed_by_server());
@@ -310,7 +310,7 @@ TEST_F(HttpLifetime, TooManyConnections) {
   }
   EXPECT_EQ(server()->connections(), 3u);
   RawClient one_more(port());
-  const Answer answer = one_more.get("/health");
+  const RawAnswer answer = one_more.get("/health");
   EXPECT_EQ(answer.status, 503);
   EXPECT_EQ(answer.header("Retry-After"), "1");
   EXPECT_TRUE(one_more.closed_by_server());
@@ -357,7 +357,7 @@ TEST_F(HttpLifetime, AllBodiesTogetherHaveALimit) {
   ASSERT_TRUE(running_.wait());
   {
     RawClient second(port());
-    const Answer refused = second.post("/echo", body);
+    const RawAnswer refused = second.post("/echo", body);
     EXPECT_EQ(refused.status, 503);
     EXPECT_EQ(refused.header("Retry-After"), "1");
     EXPECT_TRUE(second.closed_by_server());
@@ -399,7 +399,7 @@ TEST_F(HttpLifetime, StopLetsWhatRunsFinish) {
   EXPECT_EQ(gone_.count(), 0);
   EXPECT_FALSE(server().has_ended());
   release();
-  const Answer answer = busy.answer();
+  const RawAnswer answer = busy.answer();
   EXPECT_EQ(answer.body, "\"waited\"");
   EXPECT_EQ(answer.header("Connection"), "close");
   EXPECT_TRUE(server().wait_for_end());

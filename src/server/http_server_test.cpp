@@ -113,7 +113,7 @@ class HttpServerTest : public testing::Test {
   void expect_refused(std::string_view bytes, int status) {
     RawClient client(port());
     client.send(bytes);
-    const Answer answer = client.answer();
+    const RawAnswer answer = client.answer();
     EXPECT_EQ(answer.status, status) << bytes.substr(0, 200);
     const auto json = parse_json(answer.body, "error");
     ASSERT_TRUE(json.ok()) << answer.body;
@@ -131,7 +131,7 @@ class HttpServerTest : public testing::Test {
 
 TEST_F(HttpServerTest, AnswersOneRequestAfterTheOther) {
   RawClient client(port());
-  const Answer first = client.get("/v1/models/org%2Fname%20x?secret=1");
+  const RawAnswer first = client.get("/v1/models/org%2Fname%20x?secret=1");
   EXPECT_EQ(first.status, 200);
   EXPECT_EQ(first.body, "{\"id\":\"org/name x\"}");
   EXPECT_EQ(first.header("Connection"), "keep-alive");
@@ -163,7 +163,7 @@ TEST_F(HttpServerTest, ConnectionClose) {
 TEST_F(HttpServerTest, HeadAndOptions) {
   RawClient client(port());
   client.send("HEAD /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  const Answer head = client.answer(true);
+  const RawAnswer head = client.answer(true);
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(head.header("Content-Length"), "9");
   client.send("HEAD /stream HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -178,7 +178,7 @@ TEST_F(HttpServerTest, HeadAndOptions) {
 
 TEST_F(HttpServerTest, Streams) {
   RawClient client(port());
-  const Answer answer = client.get("/stream");
+  const RawAnswer answer = client.get("/stream");
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.header("Transfer-Encoding"), "chunked");
   EXPECT_EQ(answer.body, "onetwothree");
@@ -206,7 +206,7 @@ TEST_F(HttpServerTest, PipelinedRequestsAreAnsweredInOrder) {
 TEST_F(HttpServerTest, HandlersThatFail) {
   for (const auto path : {"/throws", "/silent", "/writes_first"}) {
     RawClient client(port());
-    const Answer answer = client.get(path);
+    const RawAnswer answer = client.get(path);
     EXPECT_EQ(answer.status, 500) << path;
     EXPECT_THAT(answer.body, Not(HasSubstr("the reason")));
     EXPECT_TRUE(client.closed_by_server());
@@ -250,7 +250,7 @@ TEST_F(HttpServerTest, ARefusalOfTheFormKeepsTheConnection) {
   client.send("GET /a/../health HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_EQ(client.answer().status, 400);
   client.send("GET /%ff%fe HTTP/1.1\r\nHost: localhost\r\n\r\n");
-  const Answer answer = client.answer();
+  const RawAnswer answer = client.answer();
   EXPECT_EQ(answer.status, 400);
   EXPECT_TRUE(parse_json(answer.body, "error").ok());
   client.send("PUT /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -318,7 +318,7 @@ TEST_F(HttpServerTest, PagesAndKeys) {
   options_.access.allowed_origins = {"https://app.example"};
   RawClient client(port());
   EXPECT_EQ(client.get("/health").status, 200);
-  Answer answer = client.get("/v1/models/x", "Origin: https://app.example\r\n");
+  RawAnswer answer = client.get("/v1/models/x", "Origin: https://app.example\r\n");
   EXPECT_EQ(answer.status, 401);
   EXPECT_EQ(answer.header("WWW-Authenticate"), "Bearer");
   EXPECT_EQ(answer.header("Access-Control-Allow-Origin"), "https://app.example");

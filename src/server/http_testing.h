@@ -57,7 +57,7 @@ inline bool wait_until(const std::function<bool()>& condition) {
   return true;
 }
 
-struct Answer {
+struct RawAnswer {
   int status = 0;  // 0: the connection ended before a whole answer
   std::string head, body;
   std::string header(std::string_view name) const {
@@ -133,8 +133,8 @@ class RawClient {
   bool closed_by_server() { return receive_all().empty(); }
 
   // The next answer; its body by Content-Length or chunks.
-  Answer answer(bool to_head = false) {
-    Answer answer;
+  RawAnswer answer(bool to_head = false) {
+    RawAnswer answer;
     if (!receive_until("\r\n\r\n")) return answer;
     const size_t end = inbox_.find("\r\n\r\n") + 4;
     answer.head = inbox_.substr(0, end - 2);
@@ -152,11 +152,12 @@ class RawClient {
     answer.status = status;
     return answer;
   }
-  Answer get(const std::string& path, const std::string& headers = "") {
+  RawAnswer get(const std::string& path, const std::string& headers = "") {
     send("GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
     return answer();
   }
-  Answer post(const std::string& path, const std::string& body, const std::string& headers = "") {
+  RawAnswer post(const std::string& path, const std::string& body,
+                 const std::string& headers = "") {
     send("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
          "Content-Length: " + std::to_string(body.size()) + "\r\n" + headers + "\r\n" + body);
     return answer();
