@@ -9,11 +9,14 @@ Task<> list(Service& service, HttpExchange& exchange) {
   co_await exchange.send(json_response(models_json(service.model.facts)));
 }
 
+HttpResponse found(std::string_view id, const ModelFacts& facts) {
+  const ApiResult<Json> model = model_json(id, facts);
+  if (const auto* error = std::get_if<ApiError>(&model)) return error_response(*error);
+  return json_response(std::get<Json>(model));
+}
+
 Task<> one(Service& service, HttpExchange& exchange) {
-  const ApiResult<Json> model =
-      model_json(exchange.request().path_value("id"), service.model.facts);
-  const auto* error = std::get_if<ApiError>(&model);
-  co_await exchange.send(error ? error_response(*error) : json_response(std::get<Json>(model)));
+  co_await exchange.send(found(exchange.request().path_value("id"), service.model.facts));
 }
 
 }  // namespace
