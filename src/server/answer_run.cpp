@@ -30,7 +30,7 @@ uint64_t random_seed() {
 class AnswerRun {
  public:
   AnswerRun(Service& service, AnswerSink& sink, const AnswerRequest& request, const AnswerJob& job)
-      : service_(service), sink_(sink), stream_mode_(request.stream), results_(request.n) {
+      : service_(service), sink_(sink), results_(request.n) {
     for (uint32_t i = 0; i < request.n; ++i)
       assemblers_.emplace_back(job.make_parser ? job.make_parser() : nullptr,
                                *service.model.tokenizer, job.options);
@@ -55,8 +55,8 @@ class AnswerRun {
     }
     if (error_) {
       stream.cancel_all();
-      if (stream_mode_) text += sink_.fail(*error_);
-    } else if (open_ == 0 && stream_mode_) {
+      text += sink_.fail(*error_);
+    } else if (open_ == 0) {
       text += sink_.end(usage());
     }
     return text;
@@ -103,7 +103,7 @@ class AnswerRun {
     last_token_ = beat_ = now;
     const AnswerPiece piece = assembler.push(token);
     if (assembler.ended()) stream.cancel(choice);
-    return stream_mode_ ? sink_.piece(choice, piece) : std::string();
+    return sink_.piece(choice, piece);
   }
 
   std::string take_end(uint32_t choice, const GenerationResult& result) {
@@ -114,7 +114,6 @@ class AnswerRun {
     if (!assembler.ended()) error_ = generation_error(result, assembler.answer());
     if (error_) return {};
     const AnswerPiece piece = assembler.finish(result);
-    if (!stream_mode_) return {};
     return sink_.piece(choice, piece) + sink_.finish(choice, assembler.answer().finish);
   }
 
@@ -127,7 +126,6 @@ class AnswerRun {
 
   Service& service_;
   AnswerSink& sink_;
-  const bool stream_mode_;
   std::vector<AnswerAssembler> assemblers_;
   std::vector<std::optional<GenerationResult>> results_;
   uint32_t open_ = 0;
@@ -176,9 +174,11 @@ Task<> run_answer(Service& service, HttpExchange& exchange, AnswerRequest reques
     co_return;
   }
   AnswerRun run(service, sink, request, job);
+  std::string beginning = sink.begin();
   if (request.stream) {
     co_await exchange.begin_stream(sse_head());
-    if (!co_await exchange.write(sink.begin())) stream->cancel_all();
+    const bool taken = co_await exchange.write(std::move(beginning));
+    if (!taken) stream->cancel_all();
   }
   while (run.open()) {
     const std::vector<GenerationEvent> events = co_await stream->next(kHeartbeat);

@@ -21,7 +21,8 @@ struct AnswerJob {
   std::function<std::unique_ptr<ChatParser>()> make_parser = {};  // empty: plain text
 };
 
-// How the endpoint says it: events ready to write ("" for nothing), or one body.
+// How the endpoint says it: events ready to write ("" for nothing), or one body. Without a stream
+// the events go nowhere.
 class AnswerSink {
  public:
   virtual ~AnswerSink() = default;

@@ -19,26 +19,7 @@ class ResponsesSink final : public AnswerSink {
   }
   std::string end(const AnswerUsage& usage) override { return answer_.finish(finish_, usage); }
   std::string fail(const ApiError& error) override { return answer_.fail(error); }
-  // The same object, from the same pieces as a stream.
-  Json whole(std::span<const Answer> answers, const AnswerUsage& usage) override {
-    const Answer& answer = answers.front();
-    AnswerPiece piece;
-    piece.reasoning = answer.reasoning;
-    answer_.begin();
-    answer_.push(piece);
-    piece = {};
-    piece.content = answer.content;
-    piece.logprobs = answer.logprobs;
-    answer_.push(piece);
-    for (uint32_t i = 0; i < answer.tool_calls.size(); ++i) {
-      const ToolCall& call = answer.tool_calls[i];
-      piece = {};
-      piece.tool_calls.push_back({i, call.id, call.name, call.arguments});
-      answer_.push(piece);
-    }
-    answer_.finish(answer.finish, usage);
-    return answer_.response();
-  }
+  Json whole(std::span<const Answer>, const AnswerUsage&) override { return answer_.response(); }
 
  private:
   ResponsesAnswer answer_;
