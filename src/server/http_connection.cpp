@@ -157,6 +157,7 @@ Task<bool> HttpConnection::receive(Exchange& exchange, HttpReader& reader, GateD
   }
   if (reader.state() == State::failed) co_return failed(exchange, reader, decision);
   request.body = std::move(reader.body());
+  if (inbox_.empty()) std::string().swap(inbox_);  // its handler may take minutes
   co_return true;
 }
 
