@@ -25,6 +25,20 @@ HttpResponse unavailable(std::string_view message) {
 
 }  // namespace
 
+// To the last byte of the answer: a stop leaves alone what is being sent.
+class HttpConnection::Handling {
+ public:
+  Handling(HttpConnection& connection, Exchange& exchange) : connection_(connection) {
+    connection.handling_ = &exchange;
+  }
+  ~Handling() { connection_.handling_ = nullptr; }
+  Handling(const Handling&) = delete;
+  Handling& operator=(const Handling&) = delete;
+
+ private:
+  HttpConnection& connection_;
+};
+
 HttpConnection::HttpConnection(HttpStream::Socket socket, HttpCore& core)
     : core_(core), stream_(std::make_shared<HttpStream>(std::move(socket), core.scratch)) {}
 
@@ -144,11 +158,12 @@ Task<bool> HttpConnection::receive(Exchange& exchange, HttpReader& reader, GateD
   }
   if (reader.state() == State::failed) co_return failed(exchange, reader, decision);
   request.body = std::move(reader.body());
+  if (inbox_.empty()) std::string().swap(inbox_);  // its handler may take minutes
   co_return true;
 }
 
 Task<> HttpConnection::handle(Exchange& exchange, const HttpHandler& handler) {
-  handling_ = &exchange;
+  const Handling handling(*this, exchange);
   stream_->watch(inbox_, kPipelineBytes, [&exchange] { exchange.client_gone(); });
   std::string failure;
   try {
@@ -158,7 +173,6 @@ Task<> HttpConnection::handle(Exchange& exchange, const HttpHandler& handler) {
   } catch (...) {
     failure = "handler threw what is no std::exception";
   }
-  handling_ = nullptr;
   stream_->unwatch();
   if (failure.empty() && !exchange.answered() && !exchange.gone())
     failure = "handler gave no answer";

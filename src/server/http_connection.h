@@ -23,6 +23,8 @@ class HttpConnection {
   void cut();
 
  private:
+  class Handling;
+
   Task<bool> serve_next();
   Task<bool> serve_request();
   Task<bool> receive(Exchange& exchange, HttpReader& reader, GateDecision& decision);
