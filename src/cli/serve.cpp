@@ -177,7 +177,12 @@ Result<int> run_serve(const Args& args) {
   StopSignals signals;
   show_status("loading");
   ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
-                   Server::start([&] { return open_engine(*container, engine); }, options));
+                   Server::start(
+                       [&](auto on_routing) {
+                         engine.on_routing = std::move(on_routing);
+                         return open_engine(*container, engine);
+                       },
+                       options));
   show_status("");
   const MemoryPlan& plan = server->engine().plan();
   print(fmt::format("{} is served at {}\n", options.model_id, server->url()));

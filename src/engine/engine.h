@@ -168,6 +168,8 @@ class Engine {
   // Where experts are read and by what, for measuring how fast that can be: between two passes.
   virtual const ExpertSource& expert_source() const = 0;
   virtual ReadQueue& read_queue() = 0;
+  // In memory at this moment. In the engine's thread.
+  virtual bool is_resident(uint32_t layer, uint32_t expert) const = 0;
   virtual std::span<const LayerPredictions> predictions() const = 0;  // of lookahead, by layer
   // "on", "off", "auto: on", "auto: off, it did not pay in 3 trials": whether decoding reads ahead
   // now.

@@ -30,6 +30,9 @@ class LoadedModel final : public Engine {
   const MemoryPlan& plan() const override { return plan_; }
   std::string io_description() const override;
   std::span<const LayerPredictions> predictions() const override { return cache_->predictions(); }
+  bool is_resident(uint32_t layer, uint32_t expert) const override {
+    return cache_->policy().is_resident(layer, expert);
+  }
   const ExpertSource& expert_source() const override { return *source_; }
   ReadQueue& read_queue() override {
     cache_->settle();

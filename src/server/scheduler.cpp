@@ -27,6 +27,8 @@ struct Job {
   GenerationListener listener;
   std::shared_ptr<const std::atomic<bool>> cancel;
   Clock::time_point submitted = Clock::now();
+  uint64_t number = 0;
+  uint32_t prompt_done = 0;
   size_t session = 0;
   double engine_seconds = 0;  // it has had; a newcomer begins with the least that another has had
   ExpertCounters experts = {};
@@ -105,7 +107,7 @@ class EngineThread final : public Scheduler {
     uint64_t last_used = 0;
   };
   std::vector<Place> places_;
-  uint64_t uses_ = 0;
+  uint64_t uses_ = 0, jobs_ = 0;
   std::deque<JobPtr> queue_;
   std::vector<JobPtr> running_;
   Clock::time_point published_ = {};
@@ -226,6 +228,7 @@ bool EngineThread::start(JobPtr& job) {
   place.busy = true;
   place.last_used = ++uses_;
   job->session = choice->session;
+  job->number = ++jobs_;
   job->timings.queue_seconds = seconds_since(job->submitted);
   {
     const std::lock_guard lock(mutex_);
@@ -253,7 +256,7 @@ bool EngineThread::start(JobPtr& job) {
   }
   const auto total = static_cast<uint32_t>(started.request.prompt.size());
   started.timings.prompt_tokens = total;
-  started.timings.reused_tokens = *reused;
+  started.timings.reused_tokens = started.prompt_done = *reused;
   if (started.listener.on_progress)
     started.listener.on_progress({.done = *reused, .total = total, .reused = *reused});
   return true;
@@ -296,7 +299,11 @@ void EngineThread::take_step(Job& job, const GenerationStep& step, const ExpertC
   job.experts.misses += after.misses - before.misses;
   job.timings.bytes_read += after.bytes_read - before.bytes_read;
   const uint32_t total = job.timings.prompt_tokens;
-  if (job.timings.completion_tokens == 0) {
+  const bool prefill = job.timings.completion_tokens == 0;
+  if (options_.on_pass)
+    options_.on_pass(job.number, prefill ? step.prompt_done - job.prompt_done : 1, prefill);
+  job.prompt_done = step.prompt_done;
+  if (prefill) {
     job.timings.prefill_seconds += seconds;
     if (job.listener.on_progress)
       job.listener.on_progress(

@@ -15,6 +15,9 @@ namespace wader {
 
 struct SchedulerOptions {
   uint32_t max_queued = 64;  // beyond those that run
+  // In the engine's thread after each pass: a running number of the request, the pass' rows, and
+  // whether they were of the prompt.
+  std::function<void(uint64_t request, uint32_t rows, bool prefill)> on_pass = {};
 };
 
 struct SchedulerStats {

@@ -13,7 +13,7 @@ class ModelServer final : public Server {
  public:
   ~ModelServer() override { service_.scheduler.reset(); }  // its last words go to http_
 
-  Status open(std::function<Result<std::unique_ptr<Engine>>()> open_engine, ServerOptions options) {
+  Status open(OpenEngine open_engine, ServerOptions options) {
     log_ = std::move(options.log);
     std::vector<HttpRoute> routes;
     add_chat_route(service_, routes);
@@ -22,6 +22,7 @@ class ModelServer final : public Server {
     add_model_routes(service_, routes);
     add_tokenize_routes(service_, routes);
     add_status_routes(service_, routes);
+    add_dashboard_routes(service_, routes);
     options.http.on_done = [this](const HttpRequest& request, int status, uint64_t sent_bytes,
                                   double seconds) { note(request, status, sent_bytes, seconds); };
     options.http.on_problem = [this](std::string_view problem) {
@@ -30,8 +31,16 @@ class ModelServer final : public Server {
     ASSIGN_OR_RETURN(http_, HttpServer::listen(options.http, std::move(routes)));
     service_.http = http_.get();
     service_.request_timeout = options.request_timeout;
+    PassRecorder& recorder = service_.recorder;
+    options.scheduler.on_pass = [&recorder](uint64_t request, uint32_t rows, bool prefill) {
+      recorder.end_pass({request, rows, prefill});
+    };
+    const auto on_routing = [&recorder](uint32_t layer, std::span<const uint32_t> ids) {
+      recorder.on_routing(layer, ids);
+    };
     ASSIGN_OR_RETURN(service_.scheduler,
-                     Scheduler::start(std::move(open_engine), options.scheduler));
+                     Scheduler::start([&] { return open_engine(on_routing); }, options.scheduler));
+    recorder.attach(service_.scheduler->engine());
     ASSIGN_OR_RETURN(service_.model,
                      make_served_model(service_.scheduler->engine(), std::move(options.model_id)));
     return {};
@@ -65,8 +74,7 @@ class ModelServer final : public Server {
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> Server::start(std::function<Result<std::unique_ptr<Engine>>()> open,
-                                              ServerOptions options) {
+Result<std::unique_ptr<Server>> Server::start(OpenEngine open, ServerOptions options) {
   auto server = std::make_unique<ModelServer>();
   RETURN_IF_ERROR(server->open(std::move(open), std::move(options)));
   return std::unique_ptr<Server>(std::move(server));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,11 +27,14 @@ struct ServerOptions {
   std::function<void(std::string_view)> log = {};
 };
 
+// Opens the engine, with what the server wants to know of its routing (EngineOptions::on_routing).
+using OpenEngine = std::function<Result<std::unique_ptr<Engine>>(
+    std::function<void(uint32_t layer, std::span<const uint32_t> ids)> on_routing)>;
+
 class Server {
  public:
   virtual ~Server() = default;
-  static Result<std::unique_ptr<Server>> start(
-      std::function<Result<std::unique_ptr<Engine>>()> open, ServerOptions options);
+  static Result<std::unique_ptr<Server>> start(OpenEngine open, ServerOptions options);
   virtual std::string url() const = 0;
   virtual const Engine& engine() const = 0;
   virtual void run() = 0;  // until stop(); in the calling thread

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "server/conversation_dates.h"
+#include "server/event_hub.h"
 #include "server/http.h"
 #include "server/metrics.h"
+#include "server/pass_recorder.h"
 #include "server/scheduler.h"
 #include "server/served_model.h"
 
@@ -24,6 +26,13 @@ struct Service {
   std::chrono::seconds request_timeout{0};  // 0: none
 
   Metrics metrics = {};
+  EventHub hub = {};
+  PassRecorder recorder = PassRecorder(hub);
+  const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
+
+  double uptime_seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  }
   ConversationDates dates = ConversationDates();
 };
 
@@ -34,6 +43,7 @@ void add_model_routes(Service& service, std::vector<HttpRoute>& routes);
 void add_tokenize_routes(Service& service, std::vector<HttpRoute>& routes);
 void add_status_routes(Service& service,
                        std::vector<HttpRoute>& routes);  // health, metrics, OpenAPI
+void add_dashboard_routes(Service& service, std::vector<HttpRoute>& routes);
 
 HttpResponse json_response(const Json& json);
 HttpResponse error_response(const ApiError& error);

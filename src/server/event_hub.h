@@ -1,0 +1,61 @@
+// EventHub: what the engine does, for pages that watch. Publishing never waits for a page: each
+// watcher has a short queue, and what it has not taken when the queue is full is lost and counted.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace wader {
+
+struct HubEvent {
+  // Ready to write; of a frame, all but its end: `,"lost":N}` and the empty line are each
+  // watcher's.
+  std::string text;
+  bool frame = false;  // may be lost; others replace the one of their kind that still waits
+  std::string kind = {};
+};
+
+class EventHub {
+ public:
+  class Watcher : public std::enable_shared_from_this<Watcher> {
+   public:
+    explicit Watcher(boost::asio::any_io_executor executor) : timer_(std::move(executor)) {}
+    // What has come, as text to write; waits for it, `patience` at most. In the network's thread,
+    // by one coroutine.
+    boost::asio::awaitable<std::string> next(std::chrono::milliseconds patience);
+
+   private:
+    friend class EventHub;
+    void add(const std::shared_ptr<const HubEvent>& event);
+    std::string take();
+
+    boost::asio::steady_timer timer_;
+    std::mutex mutex_;
+    std::deque<std::shared_ptr<const HubEvent>> events_;
+    uint64_t lost_ = 0;
+    bool told_ = false;
+  };
+
+  std::shared_ptr<Watcher> watch(boost::asio::any_io_executor executor);
+  // Whether anybody watches: nothing need be made where nobody does. From any thread.
+  bool watched() const { return watched_.load(std::memory_order_relaxed); }
+  void publish(HubEvent event);  // from any thread
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Watcher>> watchers_;
+  std::map<std::string, std::shared_ptr<const HubEvent>> last_;  // of each kind: newcomers get it
+  std::atomic<bool> watched_ = false;
+};
+
+}  // namespace wader

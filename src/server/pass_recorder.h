@@ -1,0 +1,56 @@
+// PassRecorder: makes events of the engine's passes for the hub. Lives in the engine's thread; does
+// next to nothing while nobody watches. Builds at most 60 frames a second: at more, frames are
+// skipped, never waited for.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "server/event_hub.h"
+
+namespace wader {
+
+// What a pass was for.
+struct PassFacts {
+  uint64_t request = 0;
+  uint32_t rows = 0;
+  bool prefill = false;
+};
+
+class PassRecorder {
+ public:
+  explicit PassRecorder(EventHub& hub) : hub_(hub) {}
+
+  // Before the first pass.
+  void attach(const Engine& engine);
+  // For EngineOptions::on_routing: before the layer's experts are fetched.
+  void on_routing(uint32_t layer, std::span<const uint32_t> ids);
+  void end_pass(const PassFacts& facts);
+
+  // Moe layers in order: what the layers of masks and ids are.
+  const std::vector<uint32_t>& moe_layers() const { return moe_layers_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void publish_frame(const PassFacts& facts);
+  void publish_residents();
+
+  EventHub& hub_;
+  const Engine* engine_ = nullptr;
+  std::vector<uint32_t> moe_layers_, index_of_layer_;
+  uint32_t experts_ = 0, experts_per_token_ = 0;
+  const Clock::time_point start_ = Clock::now();
+  Clock::time_point last_frame_ = {}, last_residents_ = {};
+  bool recording_ = false;  // this pass
+  uint64_t passes_ = 0;
+  std::vector<uint16_t> ids_;  // (moe layers, k)
+  std::vector<uint8_t> read_;  // a bit each of ids_
+};
+
+std::string base64(std::span<const uint8_t> bytes);
+
+}  // namespace wader

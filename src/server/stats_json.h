@@ -1,0 +1,15 @@
+// What /wader/stats says: the model, the plan, and how things stand.
+#pragma once
+
+#include "base/json.h"
+#include "server/scheduler.h"
+#include "server/served_model.h"
+
+namespace wader {
+
+// "model", "plan" and "engine": what does not change while a model is served.
+Json served_facts_json(const Engine& engine, const ServedModel& model);
+// "now" and "counters".
+Json standing_json(const SchedulerStats& stats);
+
+}  // namespace wader
