@@ -61,7 +61,8 @@ class AnswerAssembler {
   // True when the answer is complete though generation may go on: cancel it. What it then still
   // sends is no part of the answer.
   bool ended() const { return ended_; }
-  // The end of generation, once, whatever the reason: what was held back.
+  // The end of generation, once: what was held back. Where generation_error() has something to
+  // say, the answer is not wanted any more.
   AnswerPiece finish(const GenerationResult& result);
 
   // Everything so far; `finish` is right after finish().

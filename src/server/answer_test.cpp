@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "server/answer_testing.h"
 
 namespace wader {
@@ -206,6 +208,46 @@ TEST(Answer, PlainText) {
   text += broken.finish(ended_by(GenerationEnd::length)).content;
   EXPECT_FALSE(text.empty());
   EXPECT_EQ(replace_invalid_utf8(text), text);
+}
+
+// Any ids at all, as a model out of its mind writes them: run_answer() checks that pieces add up.
+TEST(Answer, AnyTokens) {
+  constexpr std::string_view kFragments[2][6] = {
+      {"<think>", "</think>\n\n", " alpha →é", "<tool_call>{\"name\": \"f\", \"arguments\": ",
+       "{\"a\": 1}}</tool_call>", "<tool_call><function=f><parameter=a>1</parameter></function>"},
+      {"<|start|>assistant", "<|channel|>final<|message|>", " alpha →é", "<|end|>",
+       "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}",
+       "<|channel|>analysis<|message|>"}};
+  std::mt19937 random(3);
+  const auto qwen = qwen_format("qwen3_moe");
+  int stopped = 0, called = 0;
+  for (int round = 0; round < 400; ++round) {
+    const bool harmony = round % 2 == 0;
+    const ChatFormat& format = harmony ? demo_format() : *qwen;
+    const Tokenizer& tokenizer = harmony ? demo_tokenizer() : qwen_tokenizer();
+    std::vector<TokenId> ids;
+    for (size_t i = 0; i < random() % 12; ++i) {
+      const std::string_view text = kFragments[harmony][random() % std::size(kFragments[0])];
+      std::vector<TokenId> piece = harmony ? with_markup(text) : qwen_ids(text);
+      if (random() % 3 == 0) piece.resize(random() % piece.size());
+      ids.insert(ids.end(), piece.begin(), piece.end());
+      if (random() % 4 == 0) ids.push_back(static_cast<TokenId>(random() % 400));
+    }
+    AnswerOptions options;
+    if (round % 3 == 0) options.stop = {"a", "1}", "→é"};
+    options.parallel_tool_calls = round % 5 != 0;
+    options.logprobs = true;
+    const GenerationEnd end = round % 7 ? GenerationEnd::stop : GenerationEnd::length;
+    const TestAnswer test = run_answer(format, tokenizer, ids, options, end);
+    EXPECT_EQ(replace_invalid_utf8(test.answer.content), test.answer.content);
+    EXPECT_LE(test.answer.reasoning_tokens, test.answer.tokens);
+    EXPECT_LE(test.answer.logprobs.size(), test.answer.tokens);
+    if (!options.parallel_tool_calls) EXPECT_LE(test.answer.tool_calls.size(), 1u);
+    stopped += test.taken < ids.size() && !options.stop.empty();
+    called += !test.answer.tool_calls.empty();
+  }
+  EXPECT_GT(stopped, 20);
+  EXPECT_GT(called, 20);
 }
 
 TEST(Answer, NothingComesAfterTheEnd) {

@@ -57,7 +57,7 @@ struct CompletionRequest : AnswerRequest {
 struct ResponsesRequest : AnswerRequest {
   ChatRequest chat;
   bool parallel_tool_calls = true;
-  bool returns_reasoning = false;   // "reasoning.encrypted_content" was asked for
+  bool returns_reasoning = false;   // the client sends reasoning items back if they can be
   std::vector<std::string> origin;  // of chat.messages: "input[3]"
   Json as_sent;  // fields that the response repeats: instructions, metadata, tools, …
 };

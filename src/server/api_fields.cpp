@@ -5,6 +5,8 @@
 #include <cmath>
 #include <utility>
 
+#include "tokenizer/utf8.h"
+
 namespace wader {
 ApiError bad_field(std::string_view param, std::string_view problem) {
   return {400, fmt::format("{} {}", param, problem), std::string(param), "invalid_value"};
@@ -24,7 +26,16 @@ ApiError unsupported_field(std::string_view param, std::string_view which,
 ApiResult<Json> parse_body(std::string_view text) {
   if (text.empty()) return ApiError{400, "the request has no body: send a JSON object", "", ""};
   auto parsed = parse_json(text, "the request's body");
-  if (!parsed) return ApiError{400, parsed.error().message, "", ""};
+  if (!parsed) {
+    // It may repeat a key, which may be as long as the body.
+    constexpr size_t kMaxBytes = 200;
+    std::string message = std::move(parsed).error().message;
+    if (message.size() > kMaxBytes) {
+      message.resize(valid_utf8_prefix(std::string_view(message).substr(0, kMaxBytes)));
+      message += "…";
+    }
+    return ApiError{400, std::move(message), "", ""};
+  }
   if (!parsed->is_object())
     return ApiError{400, "the request's body must be a JSON object", "", ""};
   return std::move(parsed).value();

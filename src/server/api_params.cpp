@@ -156,8 +156,8 @@ constexpr ApiParam kResponses[] = {
        "properties": {"type": {"const": "text"}}}, "verbosity": {}}})",
      "format text alone"},
     {"include", Use::read, R"({"type": "array", "items": {"type": "string"}})",
-     "message.output_text.logprobs and reasoning.encrypted_content; the latter marks reasoning "
-     "items as worth sending back"},
+     "message.output_text.logprobs and reasoning.encrypted_content; the latter, like store false, "
+     "marks reasoning items as worth sending back"},
     {"truncation", Use::read, R"({"const": "disabled"})", ""},
     {"store", Use::read, kFalse, kNoteStore},
     {"background", Use::read, kFalse, "an answer lives as long as its request"},

@@ -120,6 +120,9 @@ TEST(ChatRequest, BadEncodings) {
   EXPECT_EQ(chat_of(body(R"(a\u0000b)")).chat.messages[0].content, std::string("a\0b", 3));
   EXPECT_EQ(refused(parse_body("[]")).message, "the request's body must be a JSON object");
   EXPECT_EQ(refused(parse_body("{} {}")).status, 400);
+  const std::string key(100000, 'k');
+  const auto twice = refused(parse_body(fmt::format(R"({{"{}": 1, "{}": 2}})", key, key)));
+  EXPECT_LT(twice.message.size(), 210u) << "no echo of what may be megabytes";
 }
 
 // The same in a tool call of history.

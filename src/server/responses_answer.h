@@ -4,8 +4,8 @@
 //
 // Reasoning goes out as the summary of a reasoning item: the field that clients show. Responses are
 // not stored, so clients that keep reasoning for the next turn must send it back; they do so for
-// items with `encrypted_content`. Where that is included, it is a mark that says where the text
-// stands.
+// items with `encrypted_content`. For who includes that, or says store false, it is a mark that
+// tells where the text stands.
 #pragma once
 
 #include <cstdint>

@@ -159,6 +159,9 @@ ApiResult<ResponsesRequest> parse_responses(const Json& body, const ModelFacts& 
   if (fields.ok()) read_tool_use(fields, request.chat, request.parallel_tool_calls);
   check_text(body, fields);
   check_stateless(fields);
+  // Who says so knows that nothing is stored; the AI SDK then drops reasoning that has no
+  // encrypted_content, also while a tool call waits for its result.
+  if (json_has(body, "store")) request.returns_reasoning = true;
   check_metadata(fields);
   if (!fields.ok()) return fields.error();
   request.as_sent = fields_as_sent(body, request);

@@ -136,6 +136,8 @@ TEST(ResponsesRequest, Fields) {
       responses_of(responses_with(R"("include": ["message.output_text.logprobs"])")).top_logprobs,
       0u);
   EXPECT_FALSE(responses_of(responses_with(R"("top_logprobs": 0)")).top_logprobs);
+  EXPECT_TRUE(responses_of(responses_with(R"("store": false)")).returns_reasoning);
+  EXPECT_FALSE(responses_of(responses_with(R"("store": null)")).returns_reasoning);
 }
 
 TEST(ResponsesRequest, WhatIsNotSupportedIsNamed) {
