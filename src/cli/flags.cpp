@@ -239,6 +239,8 @@ constexpr FlagSpec kFlags[] = {
      on({serve})},
     {"--request-timeout", "SECONDS", "none", "end an answer after this time", FlagGroup::command,
      on({serve})},
+    {"--web-dir", "DIR", "", "the dashboard's pages from there, for those who work on them",
+     FlagGroup::command, on({serve})},
     {"--quiet", "", "", "no line for each request on standard error", FlagGroup::command,
      on({serve})},
     // trace

@@ -90,6 +90,7 @@ Result<ServerOptions> server_options(const Args& args) {
   options.scheduler.max_queued = static_cast<uint32_t>(queue);
   ASSIGN_OR_RETURN(const uint64_t seconds, args.whole("--request-timeout", 0, 1u << 30, 0));
   options.request_timeout = std::chrono::seconds(seconds);
+  options.web_directory = args.text("--web-dir");
   if (!is_loopback(options.http.host) && !options.http.access.api_key)
     return invalid_argument_error(
         "--host {} can be reached by other machines: give a key with --api-key-file or "

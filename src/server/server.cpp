@@ -23,6 +23,7 @@ class ModelServer final : public Server {
     add_tokenize_routes(service_, routes);
     add_status_routes(service_, routes);
     add_dashboard_routes(service_, routes);
+    add_page_routes(service_, routes);
     options.http.on_done = [this](const HttpRequest& request, int status, uint64_t sent_bytes,
                                   double seconds) { note(request, status, sent_bytes, seconds); };
     options.http.on_problem = [this](std::string_view problem) {
@@ -31,6 +32,7 @@ class ModelServer final : public Server {
     ASSIGN_OR_RETURN(http_, HttpServer::listen(options.http, std::move(routes)));
     service_.http = http_.get();
     service_.request_timeout = options.request_timeout;
+    service_.web_directory = std::move(options.web_directory);
     PassRecorder& recorder = service_.recorder;
     options.scheduler.on_pass = [&recorder](uint64_t request, uint32_t rows, bool prefill) {
       recorder.end_pass({request, rows, prefill});

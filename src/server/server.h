@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -21,7 +22,8 @@ struct ServerOptions {
   HttpOptions http;  // its on_done and on_problem are taken by the server
   SchedulerOptions scheduler;
   std::chrono::seconds request_timeout{0};  // of one answer; 0: none
-  std::string model_id;                     // under which it is served
+  std::filesystem::path web_directory;  // pages from there, read anew each time; empty: embedded
+  std::string model_id;                 // under which it is served
   // One line without a newline, key=value; never text of prompts or answers. From the network's
   // thread.
   std::function<void(std::string_view)> log = {};

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,7 +24,8 @@ struct Service {
   HttpServer* http = nullptr;
   std::unique_ptr<Scheduler> scheduler = nullptr;
   ServedModel model = {};
-  std::chrono::seconds request_timeout{0};  // 0: none
+  std::chrono::seconds request_timeout{0};   // 0: none
+  std::filesystem::path web_directory = {};  // pages from there instead of the program's own
 
   Metrics metrics = {};
   EventHub hub = {};
@@ -43,6 +45,7 @@ void add_model_routes(Service& service, std::vector<HttpRoute>& routes);
 void add_tokenize_routes(Service& service, std::vector<HttpRoute>& routes);
 void add_status_routes(Service& service,
                        std::vector<HttpRoute>& routes);  // health, metrics, OpenAPI
+void add_page_routes(Service& service, std::vector<HttpRoute>& routes);
 void add_dashboard_routes(Service& service, std::vector<HttpRoute>& routes);
 
 HttpResponse json_response(const Json& json);
