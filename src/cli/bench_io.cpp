@@ -69,10 +69,7 @@ Result<Target> target_of(const Args& args) {
     return target;
   }
   ASSIGN_OR_RETURN(const Container container, open_container(args));
-  const ArchitectureSpec& spec = container.spec();
-  for (uint32_t layer = 0; layer < spec.layer_count(); ++layer)
-    if (spec.layers[layer].ffn == FfnKind::moe)
-      target.files.push_back(container.directory() / expert_file_name(layer));
+  target.files = container.expert_files();
   target.read_bytes = container.manifest().experts.stride_bytes;
   target.name = container.directory().string();
   return target;

@@ -11,13 +11,11 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/in_place.h"
 #include "cli/models.h"
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/text.h"
-#include "container/manifest.h"
-#include "io/file.h"
-#include "sampler/sampler.h"
 
 namespace wader {
 namespace {
@@ -111,27 +109,6 @@ void print_report(const InstallReport& report) {
   }
   print(terminal_safe(
       fmt::format("\nnext: wader chat {0}\n      wader info {0} --memory 4GiB\n", model)));
-}
-
-// A container is sealed: what would make it useless is refused before hours of work.
-Status check_generation_config(const fs::path& source) {
-  const fs::path file = source / "generation_config.json";
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return {};
-  const auto check = [&]() -> Status {
-    ASSIGN_OR_RETURN(const std::string text, read_text_file(file, kMaxSmallFileBytes));
-    ASSIGN_OR_RETURN(const Json json, parse_json(text, "generation_config.json"));
-    ASSIGN_OR_RETURN([[maybe_unused]] const SamplingParams sampling,
-                     sampling_from_generation_config(json));
-    ASSIGN_OR_RETURN([[maybe_unused]] const auto eos, eos_from_generation_config(json));
-    return {};
-  };
-  if (Status status = check(); !status.ok()) {
-    Error bad = not_usage(std::move(status).error()).within(source.string());
-    bad.message += "; mend or remove that file, then install";
-    return bad;
-  }
-  return {};
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ InstalledModel describe(const fs::path& path) {
   if (container.ok()) {
     model.state = InstalledModel::State::complete;
     take(container->manifest());
+    if (container->in_place()) model.in_place = container->in_place()->directory.string();
   } else {
     model.state = InstalledModel::State::damaged;
     model.problem = container.error().message;
@@ -111,14 +112,21 @@ std::string_view without_temporary_suffix(std::string_view name) {
 // Names at the top of a container, finished or not.
 bool belongs_to_container(std::string_view name) {
   name = without_temporary_suffix(name);
-  static constexpr std::array<std::string_view, 14> kNames = {
-      kManifestFile,         kTrunkFile,
-      "digests.bin",         "experts",
-      "tokenizer.json",      "tokenizer_config.json",
-      "config.json",         "generation_config.json",
-      "chat_template.jinja", "LICENSE",
-      "range.json",          kJournalFile,
-      kReadRatesFile,        kUsageFile};
+  static constexpr std::array<std::string_view, 15> kNames = {kManifestFile,
+                                                              kTrunkFile,
+                                                              "digests.bin",
+                                                              "experts",
+                                                              "tokenizer.json",
+                                                              "tokenizer_config.json",
+                                                              "config.json",
+                                                              "generation_config.json",
+                                                              "chat_template.jinja",
+                                                              "LICENSE",
+                                                              "range.json",
+                                                              kJournalFile,
+                                                              kReadRatesFile,
+                                                              kUsageFile,
+                                                              kSourceFile};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 

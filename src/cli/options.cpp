@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/console.h"
+#include "cli/in_place.h"
 #include "cli/models.h"
 #include "cli/text.h"
 
@@ -172,7 +173,10 @@ Error not_usage(Error error) {
 }
 
 Result<Container> open_container(const Args& args) {
-  ASSIGN_OR_RETURN(const std::filesystem::path path, resolve_model(args.operand(0)));
+  ASSIGN_OR_RETURN(std::filesystem::path path, resolve_model(args.operand(0)));
+  if (is_checkpoint(path)) {
+    ASSIGN_OR_RETURN(path, in_place_container(path));
+  }
   Result<Container> container = Container::open(path);
   if (!container.ok()) return not_usage(std::move(container).error());
   return container;

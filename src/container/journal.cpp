@@ -44,7 +44,8 @@ Result<std::vector<std::string>> other_names(const fs::path& directory) {
 }
 
 bool is_container_file(std::string_view name) {
-  if (name == kTrunkFile || name == kDigestsFile || is_small_file_name(name)) return true;
+  if (name == kTrunkFile || name == kDigestsFile || name == kSourceFile || is_small_file_name(name))
+    return true;
   const std::string prefix = std::string(kExpertsFolder) + "/";
   return name.starts_with(prefix) && is_small_file_name(name.substr(prefix.size()));
 }

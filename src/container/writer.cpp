@@ -14,9 +14,11 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kCopyBytes = 256 * kKiB;
 
-std::vector<std::string> names_of(const Manifest& manifest) {
+std::vector<std::string> names_of(const ContainerPlan& plan) {
   std::vector<std::string> names;
-  for (const auto& [name, record] : manifest.files) names.push_back(name);
+  for (const auto& [name, record] : plan.manifest.files)
+    if (!plan.in_place || !is_expert_file_name(name)) names.push_back(name);
+  if (plan.in_place) names.emplace_back(kSourceFile);
   return names;
 }
 
@@ -28,8 +30,8 @@ Result<ContainerWriter> ContainerWriter::open(const fs::path& directory, Contain
   const bool created = fs::create_directories(directory, error);
   if (error) return errno_error(error.value(), fmt::format("cannot create {}", directory.string()));
   if (created) RETURN_IF_ERROR(sync_directory(directory / ".."));
-  ASSIGN_OR_RETURN(Journal journal, Journal::open(directory, plan.origin, names_of(plan.manifest)));
-  fs::create_directory(directory / kExpertsFolder, error);
+  ASSIGN_OR_RETURN(Journal journal, Journal::open(directory, plan.origin, names_of(plan)));
+  if (!plan.in_place) fs::create_directory(directory / kExpertsFolder, error);
   if (error) return errno_error(error.value(), (directory / kExpertsFolder).string());
   return ContainerWriter(directory, std::move(plan), std::move(journal));
 }
@@ -42,9 +44,14 @@ uint64_t ContainerWriter::digests_of(const std::string& file) const {
 bool ContainerWriter::finished(const std::string& file) const {
   const JournalPiece* piece = journal_.find(file);
   if (piece == nullptr || piece->digests.size() != digests_of(file)) return false;
+  if (!is_written(file)) return true;
   // The name may have been lost in a power cut: the bytes were synced, the directory was not yet.
   std::error_code error;
   return fs::file_size(directory_ / file, error) == plan_.manifest.files.at(file).bytes && !error;
+}
+
+bool ContainerWriter::is_written(const std::string& file) const {
+  return !plan_.in_place || !is_expert_file_name(file);
 }
 
 uint64_t ContainerWriter::finished_bytes() const {
@@ -144,15 +151,16 @@ Status ContainerWriter::begin_layer(uint32_t layer) {
   digests_.clear();
   layer_ = layer;
   const std::string name = expert_file_name(layer);
+  if (!is_written(name)) return {};
   ASSIGN_OR_RETURN(file_, create(name, plan_.manifest.files.at(name).bytes));
   return {};
 }
 
 Status ContainerWriter::append_expert(std::span<const std::byte> record) {
   const uint64_t stride = plan_.manifest.experts.stride_bytes;
-  CHECK(file_.is_open() && record.size() == stride &&
+  CHECK(file_.is_open() != plan_.in_place.has_value() && record.size() == stride &&
         digests_.size() < plan_.manifest.spec.experts);
-  RETURN_IF_ERROR(file_.write_at(digests_.size() * stride, record));
+  if (!plan_.in_place) RETURN_IF_ERROR(file_.write_at(digests_.size() * stride, record));
   digests_.push_back(record_digest(record));
   return {};
 }
@@ -163,8 +171,10 @@ Status ContainerWriter::finish_layer(Json report) {
 }
 
 Status ContainerWriter::finish_file(const std::string& name, Json report) {
-  RETURN_IF_ERROR(file_.sync());
-  RETURN_IF_ERROR(file_.close());
+  if (is_written(name)) {
+    RETURN_IF_ERROR(file_.sync());
+    RETURN_IF_ERROR(file_.close());
+  }
   return journal_.append(name, {std::exchange(digests_, {}), std::move(report)});
 }
 
@@ -224,6 +234,15 @@ Status ContainerWriter::write_digests() {
   return {};
 }
 
+Status ContainerWriter::write_source() {
+  const std::string text = in_place_to_text(*plan_.in_place);
+  RETURN_IF_ERROR(parse_in_place(text, plan_.manifest));
+  ASSIGN_OR_RETURN(File file, create(std::string(kSourceFile), text.size()));
+  RETURN_IF_ERROR(file.write_at(0, std::as_bytes(std::span(text))));
+  RETURN_IF_ERROR(file.sync());
+  return file.close();
+}
+
 // Order is what makes it crash-safe: every byte and name on the disk, then the manifest, and only
 // then the journal away. Whatever moment a cut hits, either the journal is there or the container
 // is whole.
@@ -236,13 +255,16 @@ Result<uint64_t> ContainerWriter::finish(Json report) {
       CHECK(small_digests_.contains(name));
       record.digest = small_digests_[name];
     }
-    bytes += record.bytes;
+    if (is_written(name)) bytes += record.bytes;
   }
   plan_.manifest.report = std::move(report);
   const std::string text = manifest_to_text(plan_.manifest);
   // What is written must be readable, or hours of work end in a directory that nobody can open.
   RETURN_IF_ERROR(parse_manifest(text));
-  RETURN_IF_ERROR(sync_directory(directory_ / kExpertsFolder));
+  if (plan_.in_place)
+    RETURN_IF_ERROR(write_source());
+  else
+    RETURN_IF_ERROR(sync_directory(directory_ / kExpertsFolder));
   RETURN_IF_ERROR(sync_directory(directory_));
   RETURN_IF_ERROR(journal_.check_in_place());
   RETURN_IF_ERROR(write_file_atomically(directory_ / kManifestFile, text));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,8 @@ struct ContainerPlan {
   Manifest manifest;
   // Identifies source and options: an unfinished directory with another origin is started over.
   Json origin;
+  // The experts stay where this says: their records are digested and not written.
+  std::optional<InPlaceSource> in_place = {};
 };
 
 class ContainerWriter {
@@ -92,6 +95,9 @@ class ContainerWriter {
   Status read_back_plane(uint64_t offset, uint64_t bytes, const Xxh3Stream& written);
   Status finish_file(const std::string& name, Json report);
   Status write_digests();
+  Status write_source();
+  // Not the experts that stay in place.
+  bool is_written(const std::string& file) const;
 
   std::filesystem::path directory_;
   ContainerPlan plan_;

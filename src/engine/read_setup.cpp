@@ -28,15 +28,6 @@ Result<std::optional<ReadEngine>> forced_engine(const EngineOptions& options) {
   return invalid_argument_error("--io takes auto, uring or threads, not '{}'", options.io);
 }
 
-std::vector<std::filesystem::path> expert_files(const Container& container) {
-  std::vector<std::filesystem::path> paths;
-  const ArchitectureSpec& spec = container.spec();
-  for (uint32_t layer = 0; layer < spec.layer_count(); ++layer)
-    if (spec.layers[layer].ffn == FfnKind::moe)
-      paths.push_back(container.directory() / expert_file_name(layer));
-  return paths;
-}
-
 uint64_t record_bytes(const Container& container) {
   return container.manifest().experts.stride_bytes;
 }
@@ -57,8 +48,9 @@ Result<std::vector<ReadMethod>> candidates_for(const Container& container,
     uring = queue.ok();
     if (!uring && engine == ReadEngine::uring) return std::move(queue).error().within("--io uring");
   }
-  const bool direct_works =
-      direct != false && direct_reads_work(expert_files(container).front().string());
+  if (direct == true && container.in_place()) return in_place_is_buffered(container);
+  const bool direct_works = direct != false && !container.in_place() &&
+                            direct_reads_work(container.expert_files().front().string());
   if (direct == true && !direct_works)
     return unsupported_error("{}: the file system does not read with O_DIRECT; use --direct auto",
                              container.directory().string());
@@ -80,7 +72,9 @@ bool is_small(const Container& container, const EngineOptions& options) {
 }
 
 Result<ReadRates> place_of(const Container& container) {
-  return read_place(container.directory().string(), digest_to_hex(container.identity()));
+  const std::filesystem::path& directory =
+      container.in_place() ? container.in_place()->directory : container.directory();
+  return read_place(directory.string(), digest_to_hex(container.identity()));
 }
 
 // Rates that hold here and now; otherwise the place alone, with none.
@@ -114,7 +108,17 @@ Result<std::vector<MeasuredMethod>> measure(const Container& container,
   job.record_bytes = record_bytes(container);
   job.records_a_file = container.spec().experts;
   job.seed = container.identity();
-  const auto files = expert_files(container);
+  std::vector<std::filesystem::path> files = container.expert_files();
+  if (const auto& source = container.in_place()) {
+    // A checkpoint's files are of any size, and other bytes of theirs are read as fast.
+    files.clear();
+    for (const SourceFile& file : source->files) {
+      if (file.bytes < job.record_bytes) continue;
+      files.push_back(source->directory / file.name);
+      job.records_a_file = std::min(job.records_a_file, file.bytes / job.record_bytes);
+    }
+    if (files.empty()) return unsupported_error("no file holds a whole record");
+  }
   const size_t step = (files.size() + kMostProbeFiles - 1) / kMostProbeFiles;
   for (size_t i = 0; i < files.size(); i += step) job.files.push_back(files[i]);
   const uint64_t records =

@@ -10,8 +10,8 @@
 namespace wader {
 namespace {
 
-constexpr uint64_t kMaxPieces =
-    64;  // of one record; the tag of a read is slot · kMaxPieces + piece
+// The tag of a read is slot · kMaxPieces + piece.
+constexpr uint64_t kMaxPieces = kMaxRecordExtents;
 
 double seconds_between(std::chrono::steady_clock::time_point from,
                        std::chrono::steady_clock::time_point to) {
@@ -237,14 +237,13 @@ std::optional<uint32_t> ExpertCache::submit_record(uint32_t layer, uint32_t expe
 void ExpertCache::submit_pieces(uint32_t slot, uint64_t pieces) {
   const Read& read = reads_[slot];
   requests_.clear();
-  std::byte* into = record_of(slot);
   uint64_t piece = 0;
-  for (const Extent& extent : source_.extents(read.layer, read.expert)) {
-    if (pieces >> piece & 1) requests_.push_back({extent, into, slot * kMaxPieces + piece});
-    into += extent.bytes;
+  for (const auto& [from, offset_bytes] : source_.extents(read.layer, read.expert)) {
+    CHECK(in_file(offset_bytes, from.bytes, source_.record_bytes()));
+    if (pieces >> piece & 1)
+      requests_.push_back({from, record_of(slot) + offset_bytes, slot * kMaxPieces + piece});
     ++piece;
   }
-  CHECK(into == record_of(slot) + source_.record_bytes());
   if (!busy_) busy_since_ = Clock::now();
   busy_ = true;
   queue_.submit(requests_, read.reader == ReadFor::pass ? ReadClass::demand : ReadClass::ahead);
@@ -326,7 +325,7 @@ void ExpertCache::note_idle() {
 Status ExpertCache::land(const ReadCompletion& completion) {
   const auto slot = static_cast<uint32_t>(completion.tag / kMaxPieces);
   Read& read = reads_[slot];
-  const Extent& extent = source_.extents(read.layer, read.expert)[completion.tag % kMaxPieces];
+  const Extent& extent = source_.extents(read.layer, read.expert)[completion.tag % kMaxPieces].from;
   counters_.bytes_read += completion.bytes_read;
   if (completion.errno_value != 0 || completion.bytes_read != extent.bytes)
     read.failure = completion;
@@ -355,17 +354,15 @@ Status ExpertCache::finish_record(uint32_t slot) {
 
 Status ExpertCache::check_record(uint32_t slot) {
   const Read& read = reads_[slot];
-  const std::span<const Extent> extents = source_.extents(read.layer, read.expert);
+  const std::span<const RecordExtent> extents = source_.extents(read.layer, read.expert);
   if (read.failure)
-    return read_error(*read.failure, extents[read.failure->tag % kMaxPieces])
+    return read_error(*read.failure, extents[read.failure->tag % kMaxPieces].from)
         .within(fmt::format("layer {} expert {}", read.layer, read.expert));
   const std::span<const std::byte> record(record_of(slot),
                                           static_cast<size_t>(source_.record_bytes()));
   if (record_digest(record, threads_, piece_digests_) != source_.digest(read.layer, read.expert))
-    return corrupt_error(
-        "{}: layer {} expert {} does not match its checksum; `wader verify` lists all damage, "
-        "`wader rm` and installing again repairs it",
-        extents[0].file->path(), read.layer, read.expert);
+    return corrupt_error("{}: layer {} expert {} does not match its checksum; {}",
+                         extents[0].from.file->path(), read.layer, read.expert, source_.repair());
   return {};
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -21,6 +22,12 @@
 
 namespace wader {
 
+// A piece of an expert's record: where it is read from, and where it belongs.
+struct RecordExtent {
+  Extent from;
+  uint64_t record_offset_bytes;
+};
+
 // Where expert records stand and what they must hash to. Immutable.
 class ExpertSource {
  public:
@@ -28,11 +35,18 @@ class ExpertSource {
   virtual uint32_t layers() const = 0;
   virtual uint32_t experts() const = 0;
   virtual uint64_t record_bytes() const = 0;  // the same for all
-  // Pieces of the record in its order, together record_bytes(): one in a container, several in a
-  // released file.
-  virtual std::span<const Extent> extents(uint32_t layer, uint32_t expert) const = 0;
+  // Pieces of the record, at most kMaxRecordExtents and none over another: one in a container,
+  // several in a released file. What lies between them, in all records at the same places, is
+  // padding: zero.
+  virtual std::span<const RecordExtent> extents(uint32_t layer, uint32_t expert) const = 0;
   virtual uint64_t digest(uint32_t layer, uint32_t expert) const = 0;
+  // What to do about a record that is not what it was; ends an error message.
+  virtual std::string_view repair() const {
+    return "`wader verify` lists all damage, `wader rm` and installing again repairs it";
+  }
 };
+
+constexpr uint64_t kMaxRecordExtents = 64;
 
 class ExpertCache {
  public:

@@ -105,13 +105,14 @@ class FileSource final : public ExpertSource {
     CHECK(file.ok() && file->write_at(0, bytes_).ok());
     file_ = std::move(File::open(path_, File::Mode::update)).value();
     for (uint64_t p = 0; p < uint64_t{kLayers} * kExperts * pieces; ++p)
-      extents_.push_back({&file_, p * record_bytes() / pieces, record_bytes() / pieces});
+      extents_.push_back({{&file_, p * record_bytes() / pieces, record_bytes() / pieces},
+                          p % pieces * record_bytes() / pieces});
   }
   ~FileSource() override { std::filesystem::remove(path_); }
   uint32_t layers() const override { return kLayers; }
   uint32_t experts() const override { return kExperts; }
   uint64_t record_bytes() const override { return 2 * kDirectAlignment; }
-  std::span<const Extent> extents(uint32_t layer, uint32_t expert) const override {
+  std::span<const RecordExtent> extents(uint32_t layer, uint32_t expert) const override {
     return std::span(extents_).subspan((layer * kExperts + expert) * pieces_, pieces_);
   }
   uint64_t digest(uint32_t layer, uint32_t expert) const override {
@@ -128,7 +129,7 @@ class FileSource final : public ExpertSource {
   std::filesystem::path path_;
   std::vector<std::byte> bytes_;
   File file_;
-  std::vector<Extent> extents_;
+  std::vector<RecordExtent> extents_;
 };
 
 // Runs a pass; checks that each id comes once with the right bytes. Returns the error, if any.
@@ -201,7 +202,8 @@ TEST(ExpertCache, AllResidentMeansNoReads) {
 TEST(ExpertCache, SlotsComeAndGoBetweenPasses) {
   FileSource source(2);
   const auto queue = make_thread_read_queue(2, 8);
-  auto cache = std::move(ExpertCache::create(source, 32, EvictionRule::lfu, *queue, threads())).value();
+  auto cache =
+      std::move(ExpertCache::create(source, 32, EvictionRule::lfu, *queue, threads())).value();
   std::mt19937 rng(5);
   for (int pass = 0; pass < 200; ++pass) {
     const uint32_t usable = 1 + rng() % 32;

@@ -20,6 +20,9 @@ struct InstallOptions {
   // What experts and the trunk's matrices are stored in; nothing is auto (install/formats.h has the
   // whole table). Experts: mxfp4, affine4, affine8 or bf16. Trunk: affine8 or bf16.
   std::optional<DType> experts = {}, trunk = {};
+  // The experts stay where they are: they are read and checked, but only their digests are written.
+  // For sources whose experts are runs of bytes as a record has them (in_place.h).
+  bool in_place = false;
   uint32_t layers = 0;   // keep only the first N layers; 0 = all (for tests and measurements)
   uint32_t threads = 0;  // that quantise; 0 = what the machine gives. The bytes do not depend on it
 };

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "container/manifest.h"
 #include "install/formats.h"
+#include "install/in_place.h"
 #include "install/source_reader.h"
 
 namespace wader {
@@ -153,16 +154,18 @@ Json origin_of(const InstallPlan& plan, const fs::path& source) {
   std::string trunk;
   for (const TrunkTensor& tensor : manifest.trunk) trunk += format_name(tensor.format) + "\n";
   const std::string spec = json_text(spec_to_json(manifest.spec));
-  return {{"format_version", kFormatVersion},
-          {"source", source.string()},
-          {"source_files", std::move(files)},
-          {"experts",
-           {{"gate_up", format_name(manifest.experts.format.gate_up)},
-            {"down", format_name(manifest.experts.format.down)}}},
-          {"trunk", trunk_format_text(manifest)},
-          {"trunk_formats", digest_to_hex(xxh3_64(trunk))},
-          {"layers", manifest.spec.layer_count()},
-          {"spec", digest_to_hex(xxh3_64(spec))}};
+  Json origin = {{"format_version", kFormatVersion},
+                 {"source", source.string()},
+                 {"source_files", std::move(files)},
+                 {"experts",
+                  {{"gate_up", format_name(manifest.experts.format.gate_up)},
+                   {"down", format_name(manifest.experts.format.down)}}},
+                 {"trunk", trunk_format_text(manifest)},
+                 {"trunk_formats", digest_to_hex(xxh3_64(trunk))},
+                 {"layers", manifest.spec.layer_count()},
+                 {"spec", digest_to_hex(xxh3_64(spec))}};
+  if (plan.container.in_place) origin["in_place"] = true;
+  return origin;
 }
 
 }  // namespace
@@ -195,10 +198,18 @@ Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
     ASSIGN_OR_RETURN(const SourceStamp stamp, stamp_of(file));
     plan.stamps.push_back(stamp);
   }
-  RETURN_IF_ERROR(plan_experts(options.experts, plan));
+  std::optional<DType> experts = options.experts;
+  // What is used in place is used as it is: nothing is quantised.
+  if (const ExpertFormat own = plan.checkpoint->expert_format();
+      options.in_place && !experts && own == ExpertFormat{DType::bf16, DType::bf16})
+    experts = DType::bf16;
+  RETURN_IF_ERROR(plan_experts(experts, plan));
   RETURN_IF_ERROR(plan_trunk(options.trunk, plan));
   manifest.files = weight_files(manifest);
   RETURN_IF_ERROR(plan_small_files(plan));
+  if (options.in_place) {
+    ASSIGN_OR_RETURN(plan.container.in_place, find_in_place(plan, directory));
+  }
   plan.container.origin = origin_of(plan, directory);
   return plan;
 }
@@ -239,7 +250,10 @@ Status InstallPlan::read_source(uint32_t file, uint64_t offset_bytes,
 uint64_t InstallPlan::disk_bytes() const {
   uint64_t bytes = 2 * kBlockBytes;  // the directory and experts/
   for (const auto& [name, record] : container.manifest.files)
-    bytes += align_up(record.bytes, kBlockBytes);
+    if (!container.in_place || !is_expert_file_name(name))
+      bytes += align_up(record.bytes, kBlockBytes);
+  if (container.in_place)
+    bytes += align_up(in_place_to_text(*container.in_place).size(), kBlockBytes);
   // Manifest: its digests and report are still to come, at most so many bytes a trunk tensor and a
   // layer. Journal: 19 bytes a digest, a line a file, and the same report.
   const uint64_t files = container.manifest.files.size();

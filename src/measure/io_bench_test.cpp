@@ -89,19 +89,19 @@ class TwoPieces final : public ExpertSource {
   TwoPieces() {
     for (uint64_t e = 0; e < 12; ++e)
       for (uint64_t piece = 0; piece < 2; ++piece)
-        extents_.push_back({&file_, e * 100 + piece * 60, piece == 0 ? 60u : 40u});
+        extents_.push_back({{&file_, e * 100 + piece * 60, piece == 0 ? 60u : 40u}, piece * 60});
   }
   uint32_t layers() const override { return 4; }
   uint32_t experts() const override { return 3; }
   uint64_t record_bytes() const override { return 100; }
-  std::span<const Extent> extents(uint32_t layer, uint32_t expert) const override {
+  std::span<const RecordExtent> extents(uint32_t layer, uint32_t expert) const override {
     return std::span(extents_).subspan(2 * (layer * 3 + expert), 2);
   }
   uint64_t digest(uint32_t, uint32_t) const override { return 0; }
 
  private:
   File file_;
-  std::vector<Extent> extents_;
+  std::vector<RecordExtent> extents_;
 };
 
 TEST(IoBench, ExpertPlacesAreWholeRecordsOfTheLayers) {

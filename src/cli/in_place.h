@@ -1,0 +1,25 @@
+// MODEL as a checkpoint: what wader keeps to use its experts where they are.
+#pragma once
+
+#include <filesystem>
+
+#include "base/result.h"
+
+namespace wader {
+
+// A directory as Hugging Face releases a model: config.json and safetensors, and no container.
+bool is_checkpoint(const std::filesystem::path& path);
+
+// Where the container is, or would be, that has `checkpoint`'s trunk and digests:
+// NAME-in-place-HASH.wader in the models directory, by the checkpoint's resolved path.
+Result<std::filesystem::path> in_place_path(const std::filesystem::path& checkpoint);
+
+// The same, made with progress on standard error where it is not there or not finished. What keeps
+// a checkpoint from being used in place is an error that says so.
+Result<std::filesystem::path> in_place_container(const std::filesystem::path& checkpoint);
+
+// A container is sealed: a generation_config.json that would make it useless is refused before
+// hours of work.
+Status check_generation_config(const std::filesystem::path& checkpoint);
+
+}  // namespace wader
