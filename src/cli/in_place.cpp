@@ -1,6 +1,12 @@
 #include "cli/in_place.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -38,6 +44,81 @@ std::string name_of(const fs::path& checkpoint) {
   return model_name_from(repository).substr(kPrefix.size(), kMostNameBytes);
 }
 
+Status install_here(const InstallOptions& options) {
+  RETURN_IF_ERROR(check_generation_config(options.source));
+  RETURN_IF_ERROR(planned_container_bytes(options));  // refused before anything is announced
+  print_note(fmt::format(
+      "{} is used in place: reading it once for checksums and a small copy of its trunk, in {}",
+      options.source.string(), options.destination.string()));
+  const auto report = install(options, make_progress(ProgressStyle::human));
+  show_status("");
+  if (!report.ok()) return report.error();
+  print_note(fmt::format("{} read, {} written", format_bytes(report->source_bytes_read),
+                         format_bytes(report->container_bytes)));
+  return {};
+}
+
+// The code's number, a newline, the message; empty for none.
+std::string status_to(const Status& status) {
+  if (status.ok()) return {};
+  return fmt::format("{}\n{}", static_cast<int>(status.error().code), status.error().message);
+}
+
+Status status_from(const std::string& text) {
+  if (text.empty()) return {};
+  const size_t newline = text.find('\n');
+  CHECK(newline != text.npos);
+  int code = 0;
+  const auto [stop, wrong] = std::from_chars(text.data(), text.data() + newline, code);
+  CHECK(wrong == std::errc() && stop == text.data() + newline);
+  return Error{static_cast<ErrorCode>(code), text.substr(newline + 1)};
+}
+
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(fd, text.data(), text.size());
+    if (count < 0 && errno != EINTR) return;
+    if (count > 0) text.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t count = ::read(fd, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return text;
+    text.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+// In a process of its own: what repacking leaves resident would count in the memory plan of this
+// run, which must not differ from that of the next one. No thread runs yet.
+Status install_apart(const InstallOptions& options) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error(errno, "pipe");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    write_all(ends[1], status_to(install_here(options)));
+    ::_exit(0);
+  }
+  const int fork_errno = errno;
+  ::close(ends[1]);
+  if (child < 0) {
+    ::close(ends[0]);
+    return errno_error(fork_errno, "fork");
+  }
+  const std::string text = read_all(ends[0]);
+  ::close(ends[0]);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    return io_error("the process that was reading {} ended early; the same command continues",
+                    options.source.string());
+  return status_from(text);
+}
+
 }  // namespace
 
 bool is_checkpoint(const fs::path& path) {
@@ -62,25 +143,17 @@ Result<fs::path> in_place_path(const fs::path& checkpoint) {
 Result<fs::path> in_place_container(const fs::path& checkpoint) {
   ASSIGN_OR_RETURN(const fs::path path, in_place_path(checkpoint));
   if (is_there(path / kManifestFile) && !is_there(path / kJournalFile)) return path;
-  RETURN_IF_ERROR(check_generation_config(checkpoint));
   InstallOptions options;
   options.source = checkpoint;
   options.destination = path;
   options.in_place = true;
-  print_note(fmt::format(
-      "{} is used in place: reading it once for checksums and a small copy of its trunk, in {}",
-      checkpoint.string(), path.string()));
   watch_interrupts();
-  const auto report = install(options, make_progress(ProgressStyle::human));
-  show_status("");
-  if (!report.ok()) {
-    Error failure = not_usage(report.error());
+  if (Status made = install_apart(options); !made.ok()) {
+    Error failure = not_usage(std::move(made).error());
     if (failure.code == ErrorCode::cancelled)
       failure.message = "stopped\nthe same command continues where this one stopped";
     return failure;
   }
-  print_note(fmt::format("{} read, {} written", format_bytes(report->source_bytes_read),
-                         format_bytes(report->container_bytes)));
   return path;
 }
 

@@ -1,6 +1,8 @@
 // verify_container: every byte of a container, read again and held against its checksum.
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -15,16 +17,20 @@
 namespace wader {
 namespace {
 
-constexpr uint64_t kWindowBytes =
-    4 * kMiB;  // all the memory that verifying takes, whatever the model
+// All the memory that verifying takes, whatever the model: one window, and of experts in place one
+// a file that a layer's stand in.
+constexpr uint64_t kWindowBytes = 4 * kMiB;
 
 // Reads a file front to back in windows. O_DIRECT where it works: a check of the page cache would
 // say little about the disk. A window that cannot be read is tried again as just the bytes asked
 // for, so that one bad sector or a file cut short costs the records it touches and no other.
 class WindowReader {
  public:
-  static Result<WindowReader> open(const std::filesystem::path& path, uint64_t file_bytes) {
+  // ahead: windows are whole ones; else they end with what was asked for.
+  static Result<WindowReader> open(const std::filesystem::path& path, uint64_t file_bytes,
+                                   bool ahead = true) {
     WindowReader reader;
+    reader.ahead_ = ahead;
     ASSIGN_OR_RETURN(reader.buffered_, File::open(path, File::Mode::read));
     if (auto direct = File::open(path, File::Mode::read_direct); direct.ok())
       reader.direct_ = std::move(*direct);
@@ -48,7 +54,9 @@ class WindowReader {
  private:
   Status move_window(uint64_t offset, uint64_t want) {
     const uint64_t begin = offset / kRecordAlignment * kRecordAlignment;
-    const uint64_t bytes = std::min(kWindowBytes, file_bytes_ - begin);
+    const uint64_t end = ahead_ ? file_bytes_ : align_up(offset + want, kRecordAlignment);
+    const uint64_t bytes = std::min({kWindowBytes, file_bytes_ - begin, end - begin});
+    if (bytes % kRecordAlignment != 0) return fill(buffered_, begin, bytes);  // the end of the file
     if (direct_.is_open() && fill(direct_, begin, bytes).ok()) return {};
     direct_ = File();  // odd file system, or damage: from here on whatever the page cache can give
     if (fill(buffered_, begin, bytes).ok()) return {};
@@ -67,6 +75,7 @@ class WindowReader {
   AlignedBuffer buffer_;
   uint64_t file_bytes_ = 0, surplus_bytes_ = 0;
   uint64_t window_begin_ = 0, window_end_ = 0;
+  bool ahead_ = true;
 };
 
 class Verifier {
@@ -164,8 +173,10 @@ class Verifier {
   }
 
   // Nothing when the file cannot even be opened, which is then in the report.
-  Result<std::optional<WindowReader>> open_weights(std::string_view file, uint64_t bytes) {
-    auto reader = WindowReader::open(path_of(file), bytes);
+  Result<std::optional<WindowReader>> open_weights(const std::string& file,
+                                                   const std::filesystem::path& path,
+                                                   uint64_t bytes, bool ahead = true) {
+    auto reader = WindowReader::open(path, bytes, ahead);
     if (reader.ok()) {
       if (reader->surplus_bytes() > 0)
         problem("{}: {} bytes longer than it was made", file, reader->surplus_bytes());
@@ -177,7 +188,8 @@ class Verifier {
   }
 
   Status check_trunk() {
-    ASSIGN_OR_RETURN(auto reader, open_weights(kTrunkFile, manifest_.trunk_bytes()));
+    ASSIGN_OR_RETURN(auto reader, open_weights(std::string(kTrunkFile), path_of(kTrunkFile),
+                                               manifest_.trunk_bytes()));
     if (!reader) return {};
     uint64_t end = 0;
     for (size_t i = 0; i < manifest_.trunk.size(); ++i) {
@@ -191,16 +203,70 @@ class Verifier {
     return check_zeros(*reader, "the padding at its end", end, manifest_.trunk_bytes() - end);
   }
 
+  // A file with expert records: its name in the report, and a reader while a layer is checked.
+  struct ExpertFile {
+    std::string name;
+    std::optional<WindowReader> reader;
+    bool is_bad = false;
+  };
+
   Status check_layer(uint32_t layer) {
-    const std::string file = expert_file_name(layer);
-    const uint64_t stride = manifest_.experts.stride_bytes;
-    ASSIGN_OR_RETURN(auto reader, open_weights(file, stride * manifest_.spec.experts));
-    if (!reader) return {};
-    for (uint32_t expert = 0; expert < manifest_.spec.experts; ++expert)
-      RETURN_IF_ERROR(check_digest<RecordDigestStream>(
-          *reader, file, fmt::format("expert {}", expert), expert * stride, stride,
-          container_.expert_digest(layer, expert)));
+    std::map<uint32_t, ExpertFile> files;
+    for (uint32_t expert = 0; expert < manifest_.spec.experts; ++expert) {
+      const std::vector<RecordPiece> pieces = container_.expert_pieces(layer, expert);
+      bool readable = true;
+      for (const RecordPiece& piece : pieces) {
+        ASSIGN_OR_RETURN(const bool open, open_expert_file(layer, piece.file, files));
+        readable = readable && open;
+      }
+      if (readable) RETURN_IF_ERROR(check_expert(layer, expert, pieces, files));
+    }
     return {};
+  }
+
+  Result<bool> open_expert_file(uint32_t layer, uint32_t index,
+                                std::map<uint32_t, ExpertFile>& files) {
+    const auto [at, is_new] = files.try_emplace(index);
+    ExpertFile& file = at->second;
+    if (!is_new) return !file.is_bad;
+    const auto& source = container_.in_place();
+    file.name = source ? source->files[index].name : expert_file_name(layer);
+    const uint64_t bytes = source ? source->files[index].bytes
+                                  : manifest_.experts.stride_bytes * manifest_.spec.experts;
+    ASSIGN_OR_RETURN(file.reader, open_weights(file.name, container_.expert_files()[index], bytes,
+                                               /*ahead=*/!source));
+    file.is_bad = !file.reader;
+    return !file.is_bad;
+  }
+
+  Status check_expert(uint32_t layer, uint32_t expert, std::span<const RecordPiece> pieces,
+                      std::map<uint32_t, ExpertFile>& files) {
+    const std::string part = container_.in_place()
+                                 ? fmt::format("layer {} expert {}", layer, expert)
+                                 : fmt::format("expert {}", expert);
+    RecordDigestStream stream;
+    uint64_t end = 0;
+    for (const RecordPiece& piece : pieces) {
+      RETURN_IF_ERROR(add_padding(piece.record_offset_bytes - end, stream));
+      ExpertFile& file = files.at(piece.file);
+      ASSIGN_OR_RETURN(const bool whole,
+                       scan(*file.reader, file.name, part, piece.offset_bytes, piece.bytes,
+                            [&](auto bytes) { stream.update(bytes); }));
+      if (!whole) return {};
+      end = piece.record_offset_bytes + piece.bytes;
+    }
+    RETURN_IF_ERROR(add_padding(manifest_.experts.stride_bytes - end, stream));
+    if (stream.digest() != container_.expert_digest(layer, expert))
+      problem("{}: {} does not match its checksum", files.at(pieces[0].file).name, part);
+    return {};
+  }
+
+  // Bytes of a record that no piece has: zero.
+  Status add_padding(uint64_t bytes, RecordDigestStream& stream) {
+    static constexpr std::array<std::byte, kRecordAlignment> kZeros = {};
+    CHECK(bytes <= kZeros.size());
+    stream.update(std::span(kZeros).first(bytes));
+    return meter_.advance("verify", bytes);
   }
 
   const Container& container_;
