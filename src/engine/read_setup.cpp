@@ -48,9 +48,8 @@ Result<std::vector<ReadMethod>> candidates_for(const Container& container,
     uring = queue.ok();
     if (!uring && engine == ReadEngine::uring) return std::move(queue).error().within("--io uring");
   }
-  if (direct == true && container.in_place()) return in_place_is_buffered(container);
-  const bool direct_works = direct != false && !container.in_place() &&
-                            direct_reads_work(container.expert_files().front().string());
+  const bool direct_works =
+      direct != false && direct_reads_work(ContainerExperts::probe_file(container).string());
   if (direct == true && !direct_works)
     return unsupported_error("{}: the file system does not read with O_DIRECT; use --direct auto",
                              container.directory().string());

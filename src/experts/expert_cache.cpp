@@ -11,7 +11,7 @@ namespace wader {
 namespace {
 
 // The tag of a read is slot · kMaxPieces + piece.
-constexpr uint64_t kMaxPieces = kMaxRecordExtents;
+constexpr uint64_t kMaxPieces = kMaxRecordPieces;
 
 double seconds_between(std::chrono::steady_clock::time_point from,
                        std::chrono::steady_clock::time_point to) {
@@ -35,14 +35,15 @@ ExpertCache::Lease& ExpertCache::Lease::operator=(Lease&& other) noexcept {
 }
 
 std::span<const std::byte> ExpertCache::Lease::record() const {
-  return {cache_->record_of(slot_), static_cast<size_t>(cache_->source_.record_bytes())};
+  return cache_->record_of(slot_);
 }
 
 Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertSource& source, uint32_t slots,
                                                          EvictionRule rule, ReadQueue& queue,
                                                          ThreadPool& threads) {
-  CHECK(slots >= 1 && source.record_bytes() % kDirectAlignment == 0);
-  const auto bytes = checked_mul(slots, source.record_bytes());
+  CHECK(slots >= 1 && source.slot_bytes() % kDirectAlignment == 0 &&
+        source.slot_bytes() >= source.record_bytes());
+  const auto bytes = checked_mul(slots, source.slot_bytes());
   if (!bytes) return over_budget_error("{} slots are more than an address space holds", slots);
   ASSIGN_OR_RETURN(AlignedBuffer memory,
                    AlignedBuffer::allocate(*bytes, AlignedBuffer::Pages::huge));
@@ -57,6 +58,7 @@ ExpertCache::ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRul
       threads_(threads),
       policy_(slots, source.layers(), source.experts(), rule),
       memory_(std::move(memory)),
+      record_starts_(slots),
       reads_(slots),
       piece_digests_(record_pieces(source.record_bytes())),
       landed_(queue.capacity()) {
@@ -237,11 +239,12 @@ std::optional<uint32_t> ExpertCache::submit_record(uint32_t layer, uint32_t expe
 void ExpertCache::submit_pieces(uint32_t slot, uint64_t pieces) {
   const Read& read = reads_[slot];
   requests_.clear();
+  const std::span<std::byte> into = slot_of(slot);
   uint64_t piece = 0;
   for (const auto& [from, offset_bytes] : source_.extents(read.layer, read.expert)) {
-    CHECK(in_file(offset_bytes, from.bytes, source_.record_bytes()));
+    CHECK(in_file(offset_bytes, from.bytes, into.size()));
     if (pieces >> piece & 1)
-      requests_.push_back({from, record_of(slot) + offset_bytes, slot * kMaxPieces + piece});
+      requests_.push_back({from, into.data() + offset_bytes, slot * kMaxPieces + piece});
     ++piece;
   }
   if (!busy_) busy_since_ = Clock::now();
@@ -354,13 +357,13 @@ Status ExpertCache::finish_record(uint32_t slot) {
 
 Status ExpertCache::check_record(uint32_t slot) {
   const Read& read = reads_[slot];
-  const std::span<const RecordExtent> extents = source_.extents(read.layer, read.expert);
+  const std::span<const SlotExtent> extents = source_.extents(read.layer, read.expert);
   if (read.failure)
     return read_error(*read.failure, extents[read.failure->tag % kMaxPieces].from)
         .within(fmt::format("layer {} expert {}", read.layer, read.expert));
-  const std::span<const std::byte> record(record_of(slot),
-                                          static_cast<size_t>(source_.record_bytes()));
-  if (record_digest(record, threads_, piece_digests_) != source_.digest(read.layer, read.expert))
+  record_starts_[slot] = source_.assemble(read.layer, read.expert, slot_of(slot));
+  if (record_digest(record_of(slot), threads_, piece_digests_) !=
+      source_.digest(read.layer, read.expert))
     return corrupt_error("{}: layer {} expert {} does not match its checksum; {}",
                          extents[0].from.file->path(), read.layer, read.expert, source_.repair());
   return {};
@@ -391,11 +394,11 @@ void ExpertCache::set_usable_slots(uint32_t slots) {
   while (policy_.usable_count() > slots) {
     const auto slot = policy_.retire();
     if (!slot) return;  // all others are pinned: the next call goes on
-    memory_.release(*slot * source_.record_bytes(), source_.record_bytes());
+    memory_.release(*slot * source_.slot_bytes(), source_.slot_bytes());
   }
   while (policy_.usable_count() < slots) {
     const auto slot = policy_.restore();
-    memory_.reclaim(*slot * source_.record_bytes(), source_.record_bytes());
+    memory_.reclaim(*slot * source_.slot_bytes(), source_.slot_bytes());
   }
 }
 

@@ -22,11 +22,12 @@
 
 namespace wader {
 
-// A piece of an expert's record: where it is read from, and where it belongs.
-struct RecordExtent {
+// A piece of what makes an expert's record: where it is read from, and where in a slot to.
+struct SlotExtent {
   Extent from;
-  uint64_t record_offset_bytes;
+  uint64_t slot_offset_bytes;
 };
+constexpr uint64_t kMaxRecordPieces = 64;
 
 // Where expert records stand and what they must hash to. Immutable.
 class ExpertSource {
@@ -35,18 +36,23 @@ class ExpertSource {
   virtual uint32_t layers() const = 0;
   virtual uint32_t experts() const = 0;
   virtual uint64_t record_bytes() const = 0;  // the same for all
-  // Pieces of the record, at most kMaxRecordExtents and none over another: one in a container,
-  // several in a released file. What lies between them, in all records at the same places, is
-  // padding: zero.
-  virtual std::span<const RecordExtent> extents(uint32_t layer, uint32_t expert) const = 0;
+  // Of a slot, a multiple of kDirectAlignment: a record, and room for what is read beside it.
+  virtual uint64_t slot_bytes() const { return record_bytes(); }
+  // At most kMaxRecordPieces, none over another in the slot: the record itself in a container,
+  // several pieces of a released file. What none of them fills is zero, or stays from earlier ones.
+  virtual std::span<const SlotExtent> extents(uint32_t layer, uint32_t expert) const = 0;
+  // Makes the record of what extents() brought, in one piece and with its padding zero, and returns
+  // where in `slot` it begins. Allocates nothing.
+  virtual uint64_t assemble(uint32_t layer, uint32_t expert, std::span<std::byte> slot) const {
+    (void)layer, (void)expert, (void)slot;
+    return 0;
+  }
   virtual uint64_t digest(uint32_t layer, uint32_t expert) const = 0;
   // What to do about a record that is not what it was; ends an error message.
   virtual std::string_view repair() const {
     return "`wader verify` lists all damage, `wader rm` and installing again repairs it";
   }
 };
-
-constexpr uint64_t kMaxRecordExtents = 64;
 
 class ExpertCache {
  public:
@@ -127,7 +133,12 @@ class ExpertCache {
     Clock::time_point submitted;
   };
 
-  std::byte* record_of(uint32_t slot) { return memory_.data() + slot * source_.record_bytes(); }
+  std::span<std::byte> slot_of(uint32_t slot) {
+    return memory_.span().subspan(slot * source_.slot_bytes(), source_.slot_bytes());
+  }
+  std::span<const std::byte> record_of(uint32_t slot) {
+    return slot_of(slot).subspan(record_starts_[slot], source_.record_bytes());
+  }
   void submit_more();
   bool submit_missing();
   bool submit_ahead();
@@ -150,7 +161,8 @@ class ExpertCache {
   ReadQueue& queue_;
   ThreadPool& threads_;
   SlotPolicy policy_;
-  AlignedBuffer memory_;  // (slots, record_bytes)
+  AlignedBuffer memory_;                 // (slots, slot_bytes)
+  std::vector<uint64_t> record_starts_;  // by slot: where in it its record begins
   ExpertCounters counters_;
 
   // The open pass.

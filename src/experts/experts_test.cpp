@@ -112,7 +112,7 @@ class FileSource final : public ExpertSource {
   uint32_t layers() const override { return kLayers; }
   uint32_t experts() const override { return kExperts; }
   uint64_t record_bytes() const override { return 2 * kDirectAlignment; }
-  std::span<const RecordExtent> extents(uint32_t layer, uint32_t expert) const override {
+  std::span<const SlotExtent> extents(uint32_t layer, uint32_t expert) const override {
     return std::span(extents_).subspan((layer * kExperts + expert) * pieces_, pieces_);
   }
   uint64_t digest(uint32_t layer, uint32_t expert) const override {
@@ -129,7 +129,7 @@ class FileSource final : public ExpertSource {
   std::filesystem::path path_;
   std::vector<std::byte> bytes_;
   File file_;
-  std::vector<RecordExtent> extents_;
+  std::vector<SlotExtent> extents_;
 };
 
 // Runs a pass; checks that each id comes once with the right bytes. Returns the error, if any.

@@ -201,7 +201,7 @@ std::vector<Extent> random_expert_places(const ExpertSource& source,
   for (size_t i = 0; i < count; ++i) {
     const uint32_t layer = layers[rng() % layers.size()];
     const auto extents = source.extents(layer, static_cast<uint32_t>(rng() % source.experts()));
-    for (const RecordExtent& extent : extents) places.push_back(extent.from);
+    for (const SlotExtent& extent : extents) places.push_back(extent.from);
   }
   return places;
 }

@@ -94,14 +94,14 @@ class TwoPieces final : public ExpertSource {
   uint32_t layers() const override { return 4; }
   uint32_t experts() const override { return 3; }
   uint64_t record_bytes() const override { return 100; }
-  std::span<const RecordExtent> extents(uint32_t layer, uint32_t expert) const override {
+  std::span<const SlotExtent> extents(uint32_t layer, uint32_t expert) const override {
     return std::span(extents_).subspan(2 * (layer * 3 + expert), 2);
   }
   uint64_t digest(uint32_t, uint32_t) const override { return 0; }
 
  private:
   File file_;
-  std::vector<RecordExtent> extents_;
+  std::vector<SlotExtent> extents_;
 };
 
 TEST(IoBench, ExpertPlacesAreWholeRecordsOfTheLayers) {
