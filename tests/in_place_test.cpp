@@ -87,7 +87,7 @@ void flip_bit(const fs::path& path, uint64_t byte) {
 EngineOptions options_with(uint32_t slots) {
   EngineOptions options;
   options.memory_bytes = 512 * kMiB;
-  options.kernels = "portable";
+  options.kernels = "auto";
   options.context = 512;
   options.slots = slots;
   options.chunk = 32;
@@ -115,7 +115,7 @@ Output output_of(Engine& engine) {
   auto tokens = random_tokens(70, 1024, 7);
   GenerateOptions options;
   options.sampling.temperature = 0;
-  options.max_tokens = 24;
+  options.max_tokens = 12;
   const auto answer = session->generate(tokens, options);
   EXPECT_TRUE(answer.ok()) << answer.error().message;
   if (!answer.ok()) return out;
@@ -165,9 +165,11 @@ TEST(InPlace, GivesTheBitsOfTheContainer) {
     const Output expected = output_of(*installed);
     for (const auto& [io, direct] :
          {std::pair{"auto", "auto"}, {"auto", "off"}, {"threads", "auto"}, {"threads", "off"}})
-      for (const uint32_t slots : {c.working_set, c.all_slots / 4, c.all_slots})
+      for (const uint32_t slots : {c.working_set, c.all_slots / 4})
         for (const char* lookahead : {"on", "off"}) {
-          if (testing::kSanitized && (slots == c.all_slots || lookahead[1] == 'f')) continue;
+          // All of them on the smaller model.
+          if (lookahead[1] == 'f' && (testing::kSanitized || c.checkpoint == kDemo)) continue;
+          if (c.checkpoint == kDemo && slots == c.working_set && io[0] == 't') continue;
           EngineOptions options = options_with(slots);
           options.io = io;
           options.direct = direct;
@@ -178,7 +180,7 @@ TEST(InPlace, GivesTheBitsOfTheContainer) {
           EXPECT_THAT(engine->io_description(), HasSubstr(is_direct ? "O_DIRECT" : "page cache"));
           EXPECT_EQ(output_of(*engine), expected)
               << io << ", direct " << direct << ", " << slots << " slots, lookahead " << lookahead;
-          if (slots < c.all_slots) EXPECT_GT(engine->stats().experts.bytes_read, 0u);
+          EXPECT_GT(engine->stats().experts.bytes_read, 0u);
         }
   }
 }

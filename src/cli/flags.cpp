@@ -22,7 +22,10 @@ constexpr uint32_t kSampling = kAnswer | on({trace});
 constexpr uint32_t kPrompt = on({chat, render});
 constexpr uint32_t kDate = kPrompt | on({trace});
 
-constexpr OperandSpec kModel = {"MODEL", "a container's path, or the name of an installed model"};
+constexpr OperandSpec kModel = {
+    "MODEL",
+    "a container's path, the name of an installed model, or a released checkpoint's directory, "
+    "which is used in place"};
 
 constexpr CommandSpec kCommands[] = {
     {install,

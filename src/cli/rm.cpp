@@ -34,7 +34,8 @@ Result<int> run_rm(const Args& args) {
   if (is_checkpoint(path)) {
     ASSIGN_OR_RETURN(const std::filesystem::path kept, in_place_path(path));
     std::error_code ignored;
-    return unsupported_error("{} is a checkpoint, which wader does not delete{}", path.string(),
+    return unsupported_error("{} is a checkpoint, which wader never deletes; nothing was deleted{}",
+                             path.string(),
                              std::filesystem::exists(kept, ignored)
                                  ? fmt::format("\nwhat wader keeps to use it in place: wader rm {}",
                                                kept.stem().string())

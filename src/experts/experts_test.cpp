@@ -156,6 +156,83 @@ Status run_pass(ExpertCache& cache, const FileSource& source, uint32_t layer,
   return status;
 }
 
+// Records of three sections with padding between them, which stand at odd places of a file; read
+// into the slot's far end, beside what stands around them, and assembled at its beginning.
+class ScatteredSource final : public ExpertSource {
+ public:
+  static constexpr uint32_t kExperts = 16;
+  static constexpr uint64_t kSection = 1000, kPlace = 1024, kAround = 24;
+  ScatteredSource() : file_source_(1) {
+    for (uint32_t e = 0; e < kExperts; ++e) {
+      auto& record = records_.emplace_back(kDirectAlignment);
+      for (uint64_t s = 0; s < 3; ++s) {
+        // Sections of an expert are far apart, and in another order.
+        const uint64_t at = kAround + ((2 - s) * kExperts + e) * kSection;
+        const uint64_t in_slot = kDirectAlignment + s * (kSection + 2 * kAround);
+        extents_.push_back({{&file_source_.file(), at - kAround, kSection + 2 * kAround}, in_slot});
+        EXPECT_TRUE(
+            file_source_.file().read_at(at, std::span(record).subspan(s * kPlace, kSection)).ok());
+      }
+    }
+  }
+  uint32_t layers() const override { return 1; }
+  uint32_t experts() const override { return kExperts; }
+  uint64_t record_bytes() const override { return kDirectAlignment; }
+  uint64_t slot_bytes() const override { return 2 * kDirectAlignment; }
+  std::span<const SlotExtent> extents(uint32_t, uint32_t expert) const override {
+    return std::span(extents_).subspan(expert * 3, 3);
+  }
+  // At another place for every other expert.
+  uint64_t assemble(uint32_t, uint32_t expert, std::span<std::byte> slot) const override {
+    const uint64_t start = expert % 2 * 8;
+    std::memset(&slot[start], 0, record_bytes());  // ends in what stands around
+    for (uint64_t s = 0; s < 3; ++s)
+      std::memcpy(&slot[start + s * kPlace],
+                  &slot[kDirectAlignment + s * (kSection + 2 * kAround) + kAround], kSection);
+    return start;
+  }
+  uint64_t digest(uint32_t, uint32_t expert) const override {
+    return record_digest(records_[expert]);
+  }
+  std::span<const std::byte> record(uint32_t expert) const { return records_[expert]; }
+
+ private:
+  FileSource file_source_;
+  std::vector<std::vector<std::byte>> records_;
+  std::vector<SlotExtent> extents_;
+};
+
+TEST(ExpertCache, ARecordIsAssembledOfPiecesBesideIt) {
+  const ScatteredSource source;
+  for (const uint32_t capacity : {3u, 5u, 64u}) {
+    const auto queue = make_fake_read_queue(
+        {.seed = capacity, .short_read = 0.3, .interrupt = 0.2, .eio = 0.1}, capacity);
+    auto cache = ExpertCache::create(source, 5, EvictionRule::lfu, *queue, threads());
+    ASSERT_TRUE(cache.ok());
+    std::mt19937 rng(capacity);
+    for (int pass = 0; pass < 40; ++pass) {
+      std::vector<uint32_t> ids;
+      for (uint32_t e = 0; e < ScatteredSource::kExperts; ++e)
+        if (rng() % 4 == 0) ids.push_back(e);
+      const std::vector<uint32_t> uses(ids.size(), 1);
+      (*cache)->begin(0, ids, uses);
+      size_t seen = 0;
+      for (;; ++seen) {
+        auto lease = (*cache)->next();
+        ASSERT_TRUE(lease.ok()) << lease.error().message;
+        if (!lease->has_value()) break;
+        const auto expected = source.record(ids[(*lease)->index()]);
+        EXPECT_TRUE(std::ranges::equal((*lease)->record(), expected));
+      }
+      EXPECT_EQ(seen, ids.size());
+      (*cache)->end();
+      if (pass % 8 == 3) (*cache)->set_usable_slots(2);
+      if (pass % 8 == 7) (*cache)->set_usable_slots(5);
+    }
+    EXPECT_GT((*cache)->counters().hits, 0u);
+  }
+}
+
 TEST(ExpertCache, EveryPassGetsItsExpertsWhateverSlotsQueueAndDiskDo) {
   for (const uint32_t pieces : {1u, 2u}) {
     FileSource source(pieces);
