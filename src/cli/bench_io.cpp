@@ -26,11 +26,9 @@ template <typename Parse>
 auto parse_list(const std::string& text, Parse&& parse)
     -> Result<std::vector<std::decay_t<decltype(*parse(text))>>> {
   std::vector<std::decay_t<decltype(*parse(text))>> items;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    ASSIGN_OR_RETURN(auto item, parse(text.substr(begin, end - begin)));
+  for (const std::string_view part : split_list(text)) {
+    ASSIGN_OR_RETURN(auto item, parse(std::string(part)));
     items.push_back(std::move(item));
-    begin = end + 1;
   }
   return items;
 }

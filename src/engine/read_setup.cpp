@@ -36,6 +36,17 @@ Result<std::unique_ptr<ReadQueue>> queue_of(ReadEngine engine, const Container& 
   return make_queue(engine, kReadsInFlight, record_bytes(container));
 }
 
+// Whether reads with O_DIRECT may be taken: they work here and are not forbidden. An error when
+// they are forced and do not.
+Result<bool> may_read_direct(const Container& container, std::optional<bool> forced) {
+  if (forced == false) return false;
+  const bool works = direct_reads_work(ContainerExperts::probe_file(container).string());
+  if (forced == true && !works)
+    return unsupported_error("{}: the file system does not read with O_DIRECT; use --direct auto",
+                             container.directory().string());
+  return works;
+}
+
 // The methods that the flags leave and this system has, in order of preference. An error when a
 // forced one does not work.
 Result<std::vector<ReadMethod>> candidates_for(const Container& container,
@@ -48,11 +59,7 @@ Result<std::vector<ReadMethod>> candidates_for(const Container& container,
     uring = queue.ok();
     if (!uring && engine == ReadEngine::uring) return std::move(queue).error().within("--io uring");
   }
-  const bool direct_works =
-      direct != false && direct_reads_work(ContainerExperts::probe_file(container).string());
-  if (direct == true && !direct_works)
-    return unsupported_error("{}: the file system does not read with O_DIRECT; use --direct auto",
-                             container.directory().string());
+  ASSIGN_OR_RETURN(const bool direct_works, may_read_direct(container, direct));
   std::vector<ReadMethod> candidates;
   for (const ReadMethod method : kReadMethods) {
     const bool works =
@@ -168,16 +175,15 @@ Result<ReadSetup> open_reads(const Container& container, const EngineOptions& op
   ReadSetup setup;
   if (options.make_read_queue) {
     ASSIGN_OR_RETURN(const auto direct, forced_direct(options));
-    const DirectIo mode = !direct ? DirectIo::automatic : (*direct ? DirectIo::on : DirectIo::off);
-    ASSIGN_OR_RETURN(setup.source, ContainerExperts::open(container, mode));
+    ASSIGN_OR_RETURN(const bool direct_works, may_read_direct(container, direct));
+    ASSIGN_OR_RETURN(setup.source, ContainerExperts::open(container, direct_works));
     setup.queue = options.make_read_queue();
     return setup;
   }
   ASSIGN_OR_RETURN(const std::vector<ReadMethod> candidates, candidates_for(container, options));
   ASSIGN_OR_RETURN(const ReadMethod method,
                    choose_method(container, options, candidates, memory_bytes));
-  ASSIGN_OR_RETURN(setup.source,
-                   ContainerExperts::open(container, method.direct ? DirectIo::on : DirectIo::off));
+  ASSIGN_OR_RETURN(setup.source, ContainerExperts::open(container, method.direct));
   ASSIGN_OR_RETURN(setup.queue, queue_of(method.engine, container));
   return setup;
 }

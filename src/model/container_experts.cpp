@@ -44,21 +44,15 @@ std::filesystem::path ContainerExperts::probe_file(const Container& container) {
 }
 
 Result<std::unique_ptr<ContainerExperts>> ContainerExperts::open(const Container& container,
-                                                                 DirectIo direct) {
-  std::unique_ptr<ContainerExperts> source(new ContainerExperts(container));
-  if (direct != DirectIo::off) {
-    source->direct_ = direct_reads_work(probe_file(container).string());
-    if (!source->direct_ && direct == DirectIo::on)
-      return unsupported_error("{}: the file system does not read with O_DIRECT; use --direct auto",
-                               container.directory().string());
-  }
+                                                                 bool direct) {
+  std::unique_ptr<ContainerExperts> source(new ContainerExperts(container, direct));
   RETURN_IF_ERROR(source->open_files());
   const ArchitectureSpec& spec = container.spec();
   for (uint32_t layer = 0; layer < spec.layer_count(); ++layer) {
     if (spec.layers[layer].ffn != FfnKind::moe) continue;
     for (uint32_t expert = 0; expert < spec.experts; ++expert) {
       const std::vector<RecordPiece> pieces = container.expert_pieces(layer, expert);
-      if (source->direct_ && container.in_place()) {
+      if (direct && container.in_place()) {
         source->add_windows(pieces);
       } else {
         for (const RecordPiece& piece : pieces)

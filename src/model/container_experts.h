@@ -14,14 +14,11 @@
 
 namespace wader {
 
-enum class DirectIo : uint8_t { on, off, automatic };
-
 class ContainerExperts final : public ExpertSource {
  public:
-  // automatic: O_DIRECT where a probe read of the first file with experts proves it, the page cache
-  // otherwise. on: refused where it cannot be. The container must outlive the result.
-  static Result<std::unique_ptr<ContainerExperts>> open(const Container& container,
-                                                        DirectIo direct);
+  // direct: past the page cache, where the caller knows that it works (direct_reads_work). The
+  // container must outlive the result.
+  static Result<std::unique_ptr<ContainerExperts>> open(const Container& container, bool direct);
   // What slot_bytes() will be, however the records are read.
   static uint64_t slot_bytes(const Container& container);
   // A file with experts, to try things on.
@@ -44,8 +41,8 @@ class ContainerExperts final : public ExpertSource {
   bool direct() const { return direct_; }
 
  private:
-  explicit ContainerExperts(const Container& container)
-      : container_(container), slot_bytes_(slot_bytes(container)) {}
+  ContainerExperts(const Container& container, bool direct)
+      : container_(container), slot_bytes_(slot_bytes(container)), direct_(direct) {}
   size_t record_index(uint32_t layer, uint32_t expert) const {
     return size_t{container_.spec().moe_layers_before(layer)} * experts() + expert;
   }
@@ -54,7 +51,7 @@ class ContainerExperts final : public ExpertSource {
 
   const Container& container_;
   const uint64_t slot_bytes_;
-  bool direct_ = false;
+  const bool direct_;
   std::vector<File> files_;                  // container_.expert_files(), those that hold experts
   std::vector<File> tails_;                  // the same without O_DIRECT: for the last, odd block
   std::vector<uint64_t> direct_ends_;        // of files_: where whole blocks end
