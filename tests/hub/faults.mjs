@@ -24,6 +24,7 @@
 //   expired                     this signed link is refused from now on (403): only the hub gives another
 //   loop                        a redirect to itself
 //   redirect {location, status} a redirect to anywhere
+//   next_link {location}        a listing that says it continues there
 //   huge_header {bytes}         a header line of that length
 export function hash32(text) {  // FNV-1a with a final mix (murmur3's), so that neighbouring texts differ in all bits
   let h = 0x811c9dc5;

@@ -118,6 +118,7 @@ export class Hub {
       next.searchParams.set('cursor', Buffer.from(String(from + page)).toString('base64'));
       more.Link = `<${next.href}>; rel="next"`;
     }
+    if (exchange.fault?.fault === 'next_link') more.Link = `<${exchange.fault.location}>; rel="next"`;
     return this.json(exchange, all.slice(from, from + page), more);
   }
 

@@ -16,7 +16,7 @@
 //   POST /__stub/clear      forgets the log
 //   POST /__stub/faults     a script or a schedule (faults.mjs); {} for none
 //   POST /__stub/repos      a repository, new or pushed to (repository.mjs has the fields)
-//   POST /__stub/options    {page_entries, link_ttl_ms, bytes_per_s, tokens}
+//   POST /__stub/options    {page_entries, link_ttl_ms, bytes_per_s, tokens, cdn_origin}
 import fs from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';

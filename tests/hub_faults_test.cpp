@@ -1,0 +1,315 @@
+// Installs from a hub under faults: spoilt responses by schedule and one by one, killed processes,
+// full and read-only disks, two at once. WADER_HUB_SEEDS: how many schedules (24; `make hub-faults`
+// runs 200), WADER_HUB_FIRST_SEED: from which on (1).
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "hub_fixture.h"
+#include "small_disk.h"
+
+namespace wader::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+uint64_t number_from_env(const char* name, uint64_t fallback) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? fallback : std::strtoull(text, nullptr, 10);
+}
+
+// A wader that runs beside the test, its output in a file.
+class Background {
+ public:
+  Background(const std::vector<std::string>& args, const std::map<std::string, std::string>& env,
+             fs::path log)
+      : log_(std::move(log)) {
+    pid_ = fork();
+    if (pid_ != 0) return;
+    for (const auto& [name, value] : env) setenv(name.c_str(), value.c_str(), 1);
+    const int fd = open(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dup2(fd, STDOUT_FILENO);
+    dup2(fd, STDERR_FILENO);
+    std::vector<char*> argv = {const_cast<char*>("wader")};
+    for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
+    argv.push_back(nullptr);
+    execv(WADER_PROGRAM, argv.data());
+    _exit(127);
+  }
+  ~Background() {
+    if (pid_ > 0) kill_now(), wait();
+  }
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+
+  void kill_now() const { ::kill(pid_, SIGKILL); }
+  // The wait status.
+  int wait() {
+    int status = -1;
+    EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
+    pid_ = -1;
+    return status;
+  }
+  std::string output() const { return read_bytes(log_); }
+
+ private:
+  pid_t pid_ = -1;
+  fs::path log_;
+};
+
+class HubFaults : public HubTest {
+ protected:
+  Background start(const std::string& model, const fs::path& to) const {
+    return Background({"install", repository_of(model), "-o", to.string()}, env(),
+                      home() / "background.log");
+  }
+  // Which model a seed is tried on: mostly small ones, now and then the demo's two shards.
+  static std::string model_of(uint64_t seed) {
+    return seed % 8 == 0 ? "demo" : kHubModels[1 + seed % (kHubModels.size() - 1)];
+  }
+  static Json rule(Json fields) { return {{"rules", Json::array({std::move(fields)})}}; }
+};
+
+// Every fault passes when the request is made again, and no path is spoilt more than twice in a
+// row: so the install must come to its end.
+TEST_F(HubFaults, SchedulesOfFaultsThatPass) {
+  const uint64_t first = number_from_env("WADER_HUB_FIRST_SEED", 1);
+  const uint64_t seeds = number_from_env("WADER_HUB_SEEDS", 24);
+  uint64_t faults = 0;
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    const std::string model = model_of(seed);
+    stub_->clear();
+    stub_->faults({{"seed", seed}, {"rate", 0.3}, {"in_a_row", 2}, {"stall_ms", 1500}});
+    const RunResult result = install(model);
+    const Json log = stub_->log();
+    faults += log["faults"].get<uint64_t>();
+    EXPECT_EQ(result.exit_code, 0) << "seed " << seed << ", " << model << ":\n" << result.err;
+    EXPECT_EQ(json_text(log["violations"]), "[]") << "seed " << seed;
+    if (result.exit_code == 0) {
+      SCOPED_TRACE("seed " + std::to_string(seed));
+      expect_same_tree(read_tree(destination()), local_tree(model));
+    } else {
+      // What was refused must not be a container, and must end well on a good day.
+      EXPECT_FALSE(fs::exists(destination() / "manifest.json")) << "seed " << seed;
+      stub_->faults(Json::object());
+      const RunResult again = install(model);
+      EXPECT_EQ(again.exit_code, 0) << "seed " << seed << ", continued:\n" << again.err;
+      if (again.exit_code == 0) expect_same_tree(read_tree(destination()), local_tree(model));
+    }
+    fs::remove_all(destination());
+  }
+  EXPECT_GT(faults, seeds) << "the schedules spoil too little";
+}
+
+// One fault, for ever: an error that says what, within bounded time and requests, that the same
+// command gets over when the hub is well again.
+TEST_F(HubFaults, FaultsThatStay) {
+  const std::string model = "tiny-gpt-oss";
+  for (const Json& fault : std::vector<Json>{
+           {{"on", "resolve"}, {"fault", "loop"}},
+           {{"on", "cdn"}, {"fault", "html"}},
+           {{"on", "cdn"}, {"fault", "expired"}},
+           {{"on", "cdn"}, {"fault", "wrong_range"}, {"shift", 64}},
+           {{"on", "cdn"}, {"fault", "short"}, {"keep", 0}},
+           {{"on", "cdn"}, {"fault", "status"}, {"status", 503}},
+           {{"on", "cdn"}, {"fault", "cut"}, {"at", 0}},
+           {{"on", "tree"}, {"fault", "truncated_json"}, {"keep", 20}},
+           {{"on", "info"}, {"fault", "html"}},
+           {{"on", "info"}, {"fault", "garbage"}},
+           {{"on", "info"}, {"fault", "status"}, {"status", 429}, {"retry_after", 1}},
+           {{"on", "resolve"}, {"fault", "status"}, {"status", 429}, {"rate_limit", 1}},
+           {{"on", "small"}, {"fault", "html"}},
+           {{"on", "info"}, {"fault", "huge_header"}, {"bytes", 15'000'000}}}) {
+    SCOPED_TRACE(json_text(fault));
+    Json forever = fault;
+    forever["times"] = -1;
+    stub_->faults(rule(forever));
+    stub_->clear();
+    const auto begin = Clock::now();
+    expect_refused(install(model), "");
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(60));
+    EXPECT_LT(stub_->log()["count"].get<int>(), 300);
+    stub_->faults(Json::object());
+    const RunResult after = install(model);
+    EXPECT_EQ(after.exit_code, 0) << after.err;
+    if (after.exit_code == 0) expect_same_tree(read_tree(destination()), local_tree(model));
+    fs::remove_all(destination());
+  }
+}
+
+// The wait that a hub asks for is kept, in each of its forms.
+TEST_F(HubFaults, WaitsAsLongAsItIsTold) {
+  for (const Json& how : std::vector<Json>{{{"retry_after", 2}}, {{"rate_limit", 2}}}) {
+    Json fault = {{"on", "info"}, {"fault", "status"}, {"status", 429}};
+    fault.update(how);
+    stub_->faults(rule(fault));
+    stub_->clear();
+    ASSERT_EQ(install("tiny-gpt-oss").exit_code, 0);
+    const Json requests = stub_->log()["requests"];
+    ASSERT_EQ(requests[0]["status"], 429);
+    EXPECT_GE(requests[1]["at_ms"].get<int>() - requests[0]["at_ms"].get<int>(), 1950)
+        << json_text(how);
+    fs::remove_all(destination());
+  }
+}
+
+// One bit of the weights, which no length and no header shows: only the file's SHA-256 does.
+TEST_F(HubFaults, AFlippedBitIsFound) {
+  stub_->faults(rule({{"on", "cdn"},
+                      {"path", "model.safetensors"},
+                      {"method", "GET"},
+                      {"skip", 1},
+                      {"fault", "wrong_bytes"},
+                      {"at", 20'000}}));
+  const RunResult result = install("tiny-gpt-oss");
+  EXPECT_EQ(stub_->log()["faults"], 1);
+  if (result.exit_code == 0) {
+    expect_same_tree(read_tree(destination()), local_tree("tiny-gpt-oss"));
+  } else {
+    expect_refused(result, "model.safetensors");
+  }
+}
+
+// Another file under the same name from one request on: bytes of two models must never meet.
+TEST_F(HubFaults, AFileThatIsReplacedMeanwhile) {
+  stub_->faults(rule({{"on", "cdn"}, {"skip", 2}, {"times", -1}, {"fault", "etag"}}));
+  const RunResult result = install("demo");
+  if (result.exit_code == 0) {
+    expect_same_tree(read_tree(destination()), local_tree("demo"));
+  } else {
+    expect_refused(result, "safetensors");
+  }
+}
+
+TEST_F(HubFaults, KilledAtAnyMomentItFetchesLittleAgain) {
+  constexpr int kKills = 30;
+  const std::string model = "demo";
+  // So slow that nearly nothing is under way when the process dies: 22 MB in two seconds.
+  stub_->options({{"bytes_per_s", 11'000'000}});
+  const auto begin = Clock::now();
+  {
+    Background calm = start(model, destination());
+    ASSERT_EQ(calm.wait(), 0) << calm.output();
+  }
+  const double whole_s = std::chrono::duration<double>(Clock::now() - begin).count();
+  const uint64_t once = weight_bytes(stub_->log()).sent;
+  fs::remove_all(destination());
+
+  std::mt19937 random(20261130);
+  std::uniform_real_distribution<double> moment(0.02, 0.9);
+  int kills = 0;
+  uint64_t again = 0, killed_installs = 0;
+  while (kills < kKills) {
+    stub_->clear();
+    int here = 0;
+    // Killed three times, then left alone.
+    for (; here < 3 && kills < kKills; ++here, ++kills) {
+      Background worker = start(model, destination());
+      std::this_thread::sleep_for(std::chrono::duration<double>(moment(random) * whole_s / 3));
+      worker.kill_now();
+      worker.wait();
+      EXPECT_FALSE(fs::exists(destination() / "manifest.json")) << "it ended before it was killed";
+    }
+    Background last = start(model, destination());
+    ASSERT_EQ(last.wait(), 0) << last.output();
+    expect_same_tree(read_tree(destination()), local_tree(model));
+    fs::remove_all(destination());
+    const WeightBytes bytes = weight_bytes(stub_->log());
+    again += bytes.sent - once;
+    ++killed_installs;
+    EXPECT_LT(static_cast<double>(bytes.sent), 1.02 * static_cast<double>(once))
+        << here << " kills";
+  }
+  RecordProperty("refetched_bytes", std::to_string(again));
+  RecordProperty("kills", std::to_string(kills));
+  EXPECT_LT(static_cast<double>(again), 0.02 * static_cast<double>(once * killed_installs));
+}
+
+TEST_F(HubFaults, OfTwoAtOnceOneIsRefused) {
+  stub_->options({{"bytes_per_s", 4'000'000}});
+  Background first = start("demo", destination());
+  for (int i = 0; i < 5000 && !fs::exists(destination()); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  stub_->clear();
+  const RunResult second = install("demo");
+  EXPECT_EQ(second.exit_code, 1) << second.err;
+  EXPECT_THAT(second.err, HasSubstr("another install"));
+  stub_->options({{"bytes_per_s", 0}});
+  EXPECT_EQ(first.wait(), 0) << first.output();
+  expect_same_tree(read_tree(destination()), local_tree("demo"));
+}
+
+class HubDisk : public HubTest {
+ protected:
+  void SetUp() override {
+    HubTest::SetUp();
+    if (HasFatalFailure() || IsSkipped() || disk_.mounted()) return;
+    if (disk_.must_mount()) FAIL() << disk_.error();
+    GTEST_SKIP() << disk_.error() << ": full disks are not tested";
+  }
+  RunResult install_there(const std::string& model) const {
+    return wader({"install", repository_of(model), "-o", (disk_.path() / "out.wader").string()});
+  }
+  SmallDisk disk_{scratch_.path() / "disk", "size=64m"};
+};
+
+TEST_F(HubDisk, TooSmallIsRefusedBeforeWeightsAreFetched) {
+  ASSERT_TRUE(disk_.resize(4 << 20));
+  const RunResult result = install_there("demo");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr("free"));
+  EXPECT_LT(weight_bytes(stub_->log()).sent, 1'000'000u);
+  EXPECT_FALSE(fs::exists(disk_.path() / "out.wader"));
+}
+
+// No more than the container: a second copy of the checkpoint would not fit.
+TEST_F(HubDisk, TakesNoMoreRoomThanTheContainer) {
+  ASSERT_TRUE(disk_.resize(20 << 20));  // the container has 16.8 MB, the checkpoint 22.5
+  const RunResult result = install_there("demo");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_same_tree(read_tree(disk_.path() / "out.wader"), local_tree("demo"));
+}
+
+TEST_F(HubDisk, FillingUpHalfWayLosesNothing) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 5; ++round) {
+    stub_->options({{"bytes_per_s", 16'000'000}});
+    const fs::path to = disk_.path() / "out.wader";
+    Background worker({"install", repository_of("demo"), "-o", to.string()}, env(),
+                      home() / "background.log");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100 + random() % 1000));
+    disk_.fill();
+    const int status = worker.wait();
+    stub_->options({{"bytes_per_s", 0}});
+    if (status != 0) {
+      EXPECT_EQ(WEXITSTATUS(status), 1) << worker.output();
+      EXPECT_THAT(worker.output(), AnyOf(HasSubstr("No space left"), HasSubstr("free")));
+      EXPECT_FALSE(fs::exists(to / "manifest.json"));
+    }
+    disk_.free();
+    if (status != 0) {
+      const RunResult result = install_there("demo");
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+    }
+    expect_same_tree(read_tree(to), local_tree("demo"));
+    fs::remove_all(to);
+  }
+}
+
+TEST_F(HubDisk, ReadOnlyIsAnErrorThatNamesThePlace) {
+  ASSERT_TRUE(disk_.resize(64 << 20, MS_RDONLY));
+  const RunResult result = install_there("demo");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.err, HasSubstr((disk_.path() / "out.wader").string()));
+  EXPECT_THAT(result.err, HasSubstr("Read-only file system"));
+  EXPECT_LT(weight_bytes(stub_->log()).sent, 1'000'000u);
+}
+
+}  // namespace
+}  // namespace wader::testing
