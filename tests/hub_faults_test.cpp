@@ -143,6 +143,21 @@ TEST_F(HubFaults, FaultsThatStay) {
   }
 }
 
+// Links that last a moment, connections that break, and a rate at which none lasts for the file.
+TEST_F(HubFaults, LinksThatExpireInMidFile) {
+  stub_->options({{"link_ttl_ms", 150}, {"bytes_per_s", 16'000'000}});
+  stub_->faults({{"rules",
+                  {{{"on", "cdn"}, {"skip", 3}, {"times", 20}, {"fault", "cut"}, {"at", 500'000}},
+                   {{"on", "cdn"},
+                    {"times", 2},
+                    {"fault", "stall"},
+                    {"at", 100'000},
+                    {"stall_ms", 20'000}}}}});
+  const RunResult result = install("demo");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_same_tree(read_tree(destination()), local_tree("demo"));
+}
+
 // The wait that a hub asks for is kept, in each of its forms.
 TEST_F(HubFaults, WaitsAsLongAsItIsTold) {
   for (const Json& how : std::vector<Json>{{{"retry_after", 2}}, {{"rate_limit", 2}}}) {

@@ -74,6 +74,10 @@ class HubTest : public ::testing::Test {
             {"HF_HUB_CACHE", home() / "hf/hub"},
             {"HF_ENDPOINT", stub_->hub()},
             {"HF_TOKEN", ""},
+            {"HF_TOKEN_PATH", ""},
+            // Less patient than for a user: the stub is near.
+            {"WADER_HUB_STALL_SECONDS", "1"},
+            {"WADER_HUB_RETRY_MS", "20"},
             {"no_proxy", "*"}};
   }
   // `env` goes over env().

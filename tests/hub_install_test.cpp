@@ -150,6 +150,15 @@ TEST_F(HubInstall, WhatCannotBeHadIsExplained) {
   EXPECT_FALSE(fs::exists(destination()));
 }
 
+// By https only from a hub that is what it says.
+TEST_F(HubInstall, AnUnknownCertificateIsRefused) {
+  if (stub_->tls().empty()) GTEST_SKIP() << "there is no openssl to make a certificate with";
+  const RunResult result =
+      install("demo", {}, {{"HF_ENDPOINT", stub_->tls()}, {"HF_TOKEN", "hf_good"}});
+  expect_refused(result, "certificate");
+  EXPECT_EQ(stub_->log()["count"], 0);
+}
+
 TEST_F(HubInstall, FollowsAMovedRepository) {
   stub_->repository({{"id", "wader-tests/old"},
                      {"dir", directory_of("tiny-gpt-oss").string()},

@@ -65,6 +65,7 @@ StubHub::StubHub(const std::vector<std::string>& repositories) {
   close(out[0]);
   hub_ = ports.value("hub", "");
   cdn_ = ports.value("cdn", "");
+  tls_ = ports.value("tls", "");
 }
 
 StubHub::~StubHub() {

@@ -22,6 +22,8 @@ class StubHub {
   bool ok() const { return !hub_.empty(); }
   const std::string& hub() const { return hub_; }  // what HF_ENDPOINT is set to
   const std::string& cdn() const { return cdn_; }  // another host's origin
+  // The hub by https with a certificate that nobody signed; empty where there is no openssl.
+  const std::string& tls() const { return tls_; }
 
   // What was asked since clear(); fields as in tests/hub/request_log.mjs.
   Json log() const { return get("/__stub/log"); }
@@ -40,7 +42,7 @@ class StubHub {
 
   pid_t pid_ = -1;
   int input_ = -1;  // its standard input: the stub ends when this closes
-  std::string hub_, cdn_;
+  std::string hub_, cdn_, tls_;
 };
 
 // Bytes of weights (*.safetensors) in a log: all that were sent, and those sent more than once.

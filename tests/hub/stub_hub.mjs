@@ -2,11 +2,12 @@
 // of its own, with faults on demand.
 //
 //   node stub_hub.mjs [--root DIR] [--repo ORG/NAME=DIR]… [--faults SEED|FILE] [--token TOKEN]… [--page ENTRIES]
-//                     [--link-ttl-ms MS] [--rate BYTES_PER_S] [--watch-stdin]
+//                     [--link-ttl-ms MS] [--rate BYTES_PER_S] [--tls] [--watch-stdin]
 //
 // DIR/ORG/NAME are repositories (or links to directories). Two ports stand for two hosts: the hub, to which HF_ENDPOINT points, and
 // the CDN, to which it redirects large files by signed links. The first line of output is JSON:
 //   {"hub": "http://127.0.0.1:PORT", "cdn": "http://localhost:PORT", "pid": N}
+// --tls: a third port is the hub by https, with a certificate that nobody signed; the line then has "tls" too, where openssl is.
 // --watch-stdin: ends with its standard input, so that it does not outlive a test that was killed.
 //
 // A token at the CDN, in whatever header or in the address, is a violation, and the request is refused as S3 does (400).
@@ -17,8 +18,11 @@
 //   POST /__stub/faults     a script or a schedule (faults.mjs); {} for none
 //   POST /__stub/repos      a repository, new or pushed to (repository.mjs has the fields)
 //   POST /__stub/options    {page_entries, link_ttl_ms, bytes_per_s, tokens, cdn_origin}
+import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
+import https from 'node:https';
+import os from 'node:os';
 import path from 'node:path';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
@@ -33,7 +37,7 @@ const { values: flags } = parseArgs({
     root: { type: 'string' }, repo: { type: 'string', multiple: true, default: [] }, faults: { type: 'string' },
     token: { type: 'string', multiple: true, default: ['hf_good'] }, page: { type: 'string', default: '1000' },
     'link-ttl-ms': { type: 'string', default: '3600000' }, rate: { type: 'string', default: '0' },
-    'watch-stdin': { type: 'boolean', default: false },
+    tls: { type: 'boolean', default: false }, 'watch-stdin': { type: 'boolean', default: false },
   },
 });
 
@@ -138,14 +142,31 @@ const guarded = (handler) => (req, res) => handler(req, res).catch((error) => {
   }
   res.socket?.destroy();
 });
-const listen = (handler) => new Promise((resolve) => {
-  const server = http.createServer({ keepAliveTimeout: 60_000 }, guarded(handler));
+const listen = (handler, certificate = null) => new Promise((resolve) => {
+  const options = { keepAliveTimeout: 60_000, ...certificate };
+  const server = certificate ? https.createServer(options, guarded(handler)) : http.createServer(options, guarded(handler));
   server.on('clientError', (error, socket) => socket.destroy());
   server.listen(0, '127.0.0.1', () => resolve(server.address().port));
 });
 
+function makeCertificate() {
+  const directory = fs.mkdtempSync(path.join(os.tmpdir(), 'stub-hub-'));
+  const [keyFile, certFile] = ['key.pem', 'cert.pem'].map((name) => path.join(directory, name));
+  try {
+    execFileSync('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2',
+      '-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost', '-keyout', keyFile, '-out', certFile], { stdio: 'ignore' });
+    return { key: fs.readFileSync(keyFile), cert: fs.readFileSync(certFile) };
+  } catch {
+    return null;
+  } finally {
+    fs.rmSync(directory, { recursive: true });
+  }
+}
+
 hub.options.hub_origin = `http://127.0.0.1:${await listen(onHub)}`;
 hub.options.cdn_origin = `http://localhost:${await listen(onCdn)}`;
-console.log(JSON.stringify({ hub: hub.options.hub_origin, cdn: hub.options.cdn_origin, pid: process.pid }));
+const certificate = flags.tls ? makeCertificate() : null;
+const tls = certificate && `https://localhost:${await listen(onHub, certificate)}`;
+console.log(JSON.stringify({ hub: hub.options.hub_origin, cdn: hub.options.cdn_origin, pid: process.pid, ...(tls && { tls }) }));
 for (const signal of ['SIGTERM', 'SIGINT']) process.on(signal, () => process.exit(0));
 if (flags['watch-stdin']) process.stdin.on('end', () => process.exit(0)).on('error', () => process.exit(0)).resume();
