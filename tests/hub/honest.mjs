@@ -83,7 +83,15 @@ for (const [repo, dir] of Object.entries(DIRECTORIES)) {
       const bytes = fs.readFileSync(path.join(dir, name));
       const info = await fileDownloadInfo({ repo, path: name, hubUrl });
       assert.equal(info.size, bytes.length);
-      assert.equal(info.etag, name.endsWith('.safetensors') ? `"${sha256(bytes)}"` : `"${gitOid(bytes)}"`);
+      const head = await fetch(`${hubUrl}/${repo}/resolve/main/${name}`, { method: 'HEAD', redirect: 'manual' });
+      if (name.endsWith('.safetensors')) {
+        assert.equal(head.headers.get('x-linked-etag'), `"${sha256(bytes)}"`);
+        assert.equal(head.headers.get('x-linked-size'), String(bytes.length));
+        assert.notEqual(info.etag, `"${sha256(bytes)}"`);  // the CDN's own
+      } else {
+        assert.equal(info.etag, `"${gitOid(bytes)}"`);
+      }
+      assert.match(head.headers.get('x-repo-commit'), /^[0-9a-f]{40}$/);
       const blob = await downloadFile({ repo, path: name, hubUrl, accessToken: 'hf_good' });
       assert.ok(bytes.equals(await bytesOf(blob)), 'other bytes');
       if (bytes.length < 100) return;

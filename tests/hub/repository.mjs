@@ -1,8 +1,8 @@
 // A local directory as a repository of the hub: commits, listings and the identity of each file.
 //
 // Identity is as git and Git LFS have it. Small files: oid = SHA-1 of "blob SIZE\0" + bytes, which is also the ETag.
-// Large ones: oid = that SHA-1 of the pointer file, lfs.oid = SHA-256 of the bytes, which is the ETag. A commit's id is a
-// SHA-1 over its listing, so equal directories have equal commits in every run.
+// Large ones: oid = that SHA-1 of the pointer file, lfs.oid = SHA-256 of the bytes, which is X-Linked-ETag; the CDN has names and
+// ETags of its own for them. A commit's id is a SHA-1 over its listing, so equal directories have equal commits in every run.
 import crypto from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -38,12 +38,13 @@ function entryOf(directory, name) {
   const stat = fs.statSync(file);
   if (!LFS_NAMES.test(name) && stat.size <= PLAIN_BYTES_MAX) {
     const oid = blobId(fs.readFileSync(file));
-    return { path: name, file, size: stat.size, oid, etag: oid, lfs: null };
+    return { path: name, file, size: stat.size, oid, etag: oid, linked_etag: null, lfs: null };
   }
   const sha256 = digestOf(file, stat);
   const text = pointer(sha256, stat.size);
   const lfs = { oid: sha256, size: stat.size, pointerSize: text.length };
-  return { path: name, file, size: stat.size, oid: blobId(Buffer.from(text)), etag: sha256, lfs };
+  const etag = crypto.createHash('sha256').update(`stored ${sha256}`).digest('hex');
+  return { path: name, file, size: stat.size, oid: blobId(Buffer.from(text)), etag, linked_etag: sha256, lfs };
 }
 
 function namesUnder(directory, prefix = '') {

@@ -132,7 +132,7 @@ export class Hub {
     headers['Content-Type'] = 'text/plain; charset=utf-8';
     let location, status;
     if (entry.lfs) {
-      const etag = fault?.fault === 'etag' ? 'f'.repeat(64) : entry.etag;
+      const etag = fault?.fault === 'etag' ? 'f'.repeat(64) : entry.linked_etag;
       Object.assign(headers, { 'X-Linked-Size': entry.size, 'X-Linked-ETag': `"${etag}"` });
       [status, location] = [302, this.link(target.id, entry)];
     } else {
