@@ -247,6 +247,29 @@ await check('a schedule repeats itself', async () => {
   assert.doesNotMatch(statuses[0], /5\d\d 5\d\d 5\d\d/);
 });
 
+// Schedules may not ask for the impossible: who checks what comes and goes on trying gets every range.
+await check('a patient client comes through', async () => {
+  const sizes = new Set();
+  for (let seed = 1; seed <= 8; seed++) {
+    await stub.ask('faults', { seed, rate: 0.5, in_a_row: 2, stall_ms: 20 });
+    await stub.ask('clear', {});
+    for (let from = 0; from < want.length; from += 500_000) {
+      const to = Math.min(from + 500_000, want.length);
+      let tries = 0;
+      for (let done = false; !done; tries++) {
+        assert.ok(tries < 9, `seed ${seed}: the range from ${from} does not come`);  // two at the hub before each of two at the CDN, and two more
+        done = await get({ Range: `bytes=${from}-${to - 1}` }).then(async (response) => {
+          const range = response.headers.get('content-range');
+          const bytes = Buffer.from(await response.arrayBuffer());
+          return range === `bytes ${from}-${to - 1}/${want.length}` && want.subarray(from, to).equals(bytes);
+        }).catch(() => false);
+      }
+    }
+    sizes.add((await stub.log()).faults);
+  }
+  assert.ok(sizes.size > 1 && Math.max(...sizes) > 3, `faults by seed: ${[...sizes]}`);
+});
+
 const log = await stub.log();
 stub.stop();
 if (log.violations.some(({ text }) => /failed/.test(text))) process.exitCode = 1;
