@@ -98,7 +98,8 @@ TEST_F(HubInstall, TheTokenGoesToTheHubAlone) {
 
 // From the hub to another host and back; and a listing that continues at another host.
 TEST_F(HubInstall, TheTokenIsNotCarriedAlongRedirects) {
-  const std::map<std::string, std::string> token = {{"HF_TOKEN", "hf_good"}};
+  const std::map<std::string, std::string> token = {{"HF_TOKEN", "hf_good"},
+                                                    {"WADER_HUB_TRIES", "3"}};
   stub_->faults({{"rules",
                   {{{"on", "cdn"},
                     {"fault", "redirect"},
@@ -145,7 +146,9 @@ TEST_F(HubInstall, WhatCannotBeHadIsExplained) {
   expect_refused(install("hidden"), "wader-tests/hidden");
   expect_refused(install("none"), "wader-tests/none");
   expect_refused(install("none", {}, {{"HF_TOKEN", "hf_good"}}), "wader-tests/none");
-  expect_refused(install("demo", {}, {{"HF_ENDPOINT", "http://127.0.0.1:9"}}), "127.0.0.1:9");
+  expect_refused(
+      install("demo", {}, {{"HF_ENDPOINT", "http://127.0.0.1:9"}, {"WADER_HUB_TRIES", "3"}}),
+      "127.0.0.1");
   EXPECT_NE(install("demo", {}, {{"HF_ENDPOINT", "not an address"}}).exit_code, 0);
   EXPECT_FALSE(fs::exists(destination()));
 }

@@ -42,15 +42,10 @@ StubHub::StubHub(const std::vector<std::string>& repositories) {
   if (pid_ == 0) {
     dup2(in[0], STDIN_FILENO);
     dup2(out[1], STDOUT_FILENO);
-    std::vector<std::string> args = {WADER_NODE,
-                                     WADER_SOURCE_DIR "/tests/hub/stub_hub.mjs",
-                                     "--watch-stdin",
-                                     "--page",
-                                     "3",
-                                     "--token",
-                                     "hf_good",
-                                     "--token",
-                                     "hf_stranger"};
+    std::vector<std::string> args = {WADER_NODE, WADER_SOURCE_DIR "/tests/hub/stub_hub.mjs"};
+    for (const char* arg :
+         {"--watch-stdin", "--tls", "--page", "3", "--token", "hf_good", "--token", "hf_stranger"})
+      args.emplace_back(arg);
     for (const std::string& pair : repositories) args.insert(args.end(), {"--repo", pair});
     std::vector<char*> argv;
     for (std::string& arg : args) argv.push_back(arg.data());
@@ -99,7 +94,7 @@ void StubHub::post(const std::string& path, const Json& body) const {
 }
 
 std::string StubHub::commit_of(const std::string& id) const {
-  return get("/api/models/" + id).value("sha", "");
+  return get("/__stub/commits").value(id, "");
 }
 
 WeightBytes weight_bytes(const Json& log) {

@@ -12,7 +12,7 @@
 //   status {status, retry_after, rate_limit}   an error status; Retry-After in seconds or as a date; RateLimit as the hub's
 //   stall {at, stall_ms}        no byte for so long after `at` bytes of body (-1: before the headers), then the rest
 //   trickle {bytes_per_s, for_bytes}           slow, then fast again
-//   cut {at, reset}             the connection ends after `at` bytes (-1: before the headers); reset: by RST
+//   cut {at, reset}             the connection ends after `at` bytes (-1: before the headers), if there are more; reset: by RST
 //   short {keep}                a body and a Content-Length of only so many bytes; `honest`: Content-Range says so too
 //   ignore_range                200 and the whole file
 //   wrong_range {shift}         206 for a range so many bytes later, and its Content-Range says so
@@ -105,8 +105,7 @@ function drawn(kind, random, bytes, stall_ms) {
     case '503': return { fault: 'status', status: 503, ...(random() < 0.5 && { retry_after: 1 }) };
     case '500': case '502': case '504': return { fault: 'status', status: Number(kind) };
     case 'stall': return { fault: 'stall', at: Math.max(-1, within()), stall_ms };
-    case 'cut': return { fault: 'cut', at: Math.max(-1, within()) };
-    case 'reset': return { fault: 'cut', at: Math.max(-1, within()), reset: true };
+    case 'cut': case 'reset': return { fault: 'cut', at: Math.min(Math.max(-1, within()), bytes - 1), reset: kind === 'reset' };
     case 'trickle': return { fault: 'trickle', bytes_per_s: 200_000, for_bytes: Math.min(bytes, 60_000) };
     case 'short': return { fault: 'short', keep: Math.floor(random() * bytes), honest: random() < 0.5 };
     case 'wrong_range': return { fault: 'wrong_range', shift: 1 + Math.floor(random() * 4096) };

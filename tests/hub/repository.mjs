@@ -58,9 +58,14 @@ function namesUnder(directory, prefix = '') {
 // {sha, entries: Map path → entry, tree: [what the listing says]}
 function snapshot(directory, { lies = {}, tree_extra = [], tree_first = [] }) {
   const entries = new Map();
+  const served = (name) => {  // the headers of the file say what the listing says
+    const entry = entryOf(directory, name);
+    if (lies[name]?.lfs) entry.linked_etag = lies[name].lfs.oid;
+    return entry;
+  };
   const folders = new Map();
   for (const name of namesUnder(directory).sort()) {
-    entries.set(name, entryOf(directory, name));
+    entries.set(name, served(name));
     for (let at = name.indexOf('/'); at > 0; at = name.indexOf('/', at + 1)) {
       const folder = name.slice(0, at);
       folders.set(folder, { type: 'directory', oid: sha1(`tree ${folder}`), size: 0, path: folder });

@@ -22,9 +22,15 @@ export function parseRange(header, size) {
   return first >= size ? 'unsatisfiable' : [first, last];
 }
 
-const written = (socket, piece) => new Promise((resolve, reject) => {
-  if (socket.destroyed) return reject(new Error('closed'));
-  socket.write(piece, (error) => (error ? reject(error) : resolve()));
+// Until the kernel has it. A connection that ended may never call back.
+const written = (res, piece) => new Promise((resolve, reject) => {
+  const gone = () => reject(new Error('closed'));
+  if (res.destroyed || res.socket === null) return gone();
+  res.once('close', gone);
+  res.write(piece, (error) => {
+    res.off('close', gone);
+    error ? reject(error) : resolve();
+  });
 });
 
 // A rate for all bodies together: each piece has its moment, one behind the other.
@@ -100,7 +106,7 @@ export class Sender {
   }
 
   async body({ res, line, fault }, body, bytes, fileKey) {
-    const cutAt = fault?.fault === 'cut' ? Math.min(fault.at, bytes - 1) : bytes;
+    const cutAt = fault?.fault === 'cut' ? Math.min(fault.at, bytes) : bytes;
     const stallAt = fault?.fault === 'stall' && fault.at >= 0 ? Math.min(fault.at, bytes - 1) : null;
     const trickle = fault?.fault === 'trickle' ? new Pace(fault.bytes_per_s) : null;
     const slowEnd = trickle ? Math.min(fault.for_bytes, bytes) : 0;

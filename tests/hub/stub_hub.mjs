@@ -14,6 +14,7 @@
 //
 // Control, on the hub's port:
 //   GET  /__stub/log        requests, bytes of each file (sent, distinct, again), faults done, violations
+//   GET  /__stub/commits    repository → commit of its main
 //   POST /__stub/clear      forgets the log
 //   POST /__stub/faults     a script or a schedule (faults.mjs); {} for none
 //   POST /__stub/repos      a repository, new or pushed to (repository.mjs has the fields)
@@ -119,6 +120,7 @@ async function control(req, res, command) {
     const body = chunks.length ? JSON.parse(Buffer.concat(chunks).toString()) : {};
     switch (`${req.method} ${command}`) {
       case 'GET log': return answer(200, log.json());
+      case 'GET commits': return answer(200, Object.fromEntries([...repositories].map(([id, { refs }]) => [id, refs.get('main')])));
       case 'POST clear': log.clear(); break;
       case 'POST faults': plan.set(body); break;
       case 'POST repos': addRepository(body); break;
@@ -136,7 +138,7 @@ async function control(req, res, command) {
 
 // A client that went away is no error of the stub; anything else is, and must be seen.
 const guarded = (handler) => (req, res) => handler(req, res).catch((error) => {
-  if (!res.destroyed && error.code !== 'ERR_STREAM_DESTROYED' && error.message !== 'closed') {
+  if (error.message !== 'closed' && !['ERR_STREAM_DESTROYED', 'ECONNRESET', 'EPIPE'].includes(error.code)) {
     console.error(`stub: ${req.method} ${req.url}: ${error.stack}`);
     log.violations.push({ text: `the stub failed: ${error.message}`, request: -1 });
   }
