@@ -1,9 +1,6 @@
 #include "install/plan.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <utility>
 
@@ -20,15 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kBlockBytes = 4096;
 
-Result<SourceStamp> stamp_of(const File& file) {
-  struct stat info {};
-  if (::fstat(file.fd(), &info) != 0) return errno_error(errno, file.path());
-  return SourceStamp{static_cast<uint64_t>(info.st_size),
-                     int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
-}
-
-Status check_unchanged(const File& file, const SourceStamp& stamp) {
-  ASSIGN_OR_RETURN(const SourceStamp now, stamp_of(file));
+Status check_unchanged(const ByteSource& file, const SourceStamp& stamp) {
+  ASSIGN_OR_RETURN(const SourceStamp now, file.stamp());
   if (now != stamp) return corrupt_error("{} changed while it was being installed", file.path());
   return {};
 }
@@ -114,7 +104,7 @@ Result<InstallPlan::PlannedFile> plan_small_file(const Checkpoint& checkpoint, S
   } else {
     ASSIGN_OR_RETURN(planned.file,
                      File::open(checkpoint.directory() / planned.name, File::Mode::read));
-    ASSIGN_OR_RETURN(planned.stamp, stamp_of(planned.file));
+    ASSIGN_OR_RETURN(planned.stamp, planned.file.stamp());
   }
   if (planned.stamp.bytes > kMaxSmallFileBytes)
     return corrupt_error("{}: {}, and a file of this kind has at most {}",
@@ -133,10 +123,13 @@ Status plan_small_files(InstallPlan& plan) {
   return {};
 }
 
-Json stamp_to_json(const File& file, const SourceStamp& stamp) {
-  return {{"name", fs::path(file.path()).filename().string()},
-          {"bytes", stamp.bytes},
-          {"modified_ns", stamp.modified_ns}};
+Json stamp_to_json(const ByteSource& file, const SourceStamp& stamp) {
+  Json json = {{"name", fs::path(file.path()).filename().string()}, {"bytes", stamp.bytes}};
+  if (stamp.tag.empty())
+    json["modified_ns"] = stamp.modified_ns;
+  else
+    json["tag"] = stamp.tag;
+  return json;
 }
 
 // All that decides the container's bytes. Another value here means that finished pieces do not fit.
@@ -144,7 +137,7 @@ Json origin_of(const InstallPlan& plan, const fs::path& source) {
   const Manifest& manifest = plan.container.manifest;
   Json files = Json::array();
   for (size_t i = 0; i < plan.stamps.size(); ++i)
-    files.push_back(stamp_to_json(plan.checkpoint->files()[i], plan.stamps[i]));
+    files.push_back(stamp_to_json(*plan.checkpoint->files()[i], plan.stamps[i]));
   for (const InstallPlan::PlannedFile& small : plan.small_files)
     files.push_back(small.text ? Json({{"name", small.name},
                                        {"bytes", small.text->size()},
@@ -191,9 +184,9 @@ Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
   const fs::path directory = fs::weakly_canonical(plan.checkpoint->directory(), error);
   if (error) return errno_error(error.value(), plan.checkpoint->directory().string());
   name_source(directory, manifest);
-  for (const File& file : plan.checkpoint->files()) {
-    ASSIGN_OR_RETURN(const SourceStamp stamp, stamp_of(file));
-    plan.stamps.push_back(stamp);
+  for (const auto& file : plan.checkpoint->files()) {
+    ASSIGN_OR_RETURN(SourceStamp stamp, file->stamp());
+    plan.stamps.push_back(std::move(stamp));
   }
   RETURN_IF_ERROR(plan_experts(options.experts, plan));
   RETURN_IF_ERROR(plan_trunk(options.trunk, plan));
@@ -222,7 +215,7 @@ Result<std::vector<InstallPlan::ExpertPart>> InstallPlan::expert_parts(uint32_t 
 
 Status InstallPlan::check_source_unchanged() const {
   for (size_t i = 0; i < stamps.size(); ++i)
-    RETURN_IF_ERROR(check_unchanged(checkpoint->files()[i], stamps[i]));
+    RETURN_IF_ERROR(check_unchanged(*checkpoint->files()[i], stamps[i]));
   for (const PlannedFile& small : small_files)
     if (!small.text) RETURN_IF_ERROR(check_unchanged(small.file, small.stamp));
   return {};
@@ -231,8 +224,8 @@ Status InstallPlan::check_source_unchanged() const {
 Status InstallPlan::read_source(uint32_t file, uint64_t offset_bytes,
                                 std::span<std::byte> into) const {
   CHECK(file < stamps.size());
-  Status read = checkpoint->files()[file].read_at(offset_bytes, into);
-  if (!read.ok()) RETURN_IF_ERROR(check_unchanged(checkpoint->files()[file], stamps[file]));
+  Status read = checkpoint->files()[file]->read_at(offset_bytes, into);
+  if (!read.ok()) RETURN_IF_ERROR(check_unchanged(*checkpoint->files()[file], stamps[file]));
   return read;
 }
 

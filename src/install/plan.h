@@ -15,17 +15,9 @@
 
 namespace wader {
 
-// How a source file looked when the plan was made.
-struct SourceStamp {
-  uint64_t bytes;
-  int64_t modified_ns;
-
-  bool operator==(const SourceStamp&) const = default;
-};
-
 struct InstallPlan {
   std::unique_ptr<Checkpoint> checkpoint;
-  std::vector<SourceStamp> stamps;  // of checkpoint->files(), in order
+  std::vector<SourceStamp> stamps;  // of checkpoint->files(), in order, when the plan was made
 
   // A file to copy, or a text to write.
   struct PlannedFile {

@@ -128,7 +128,7 @@ Status Repacker::store(const Batch& batch, const std::string& what, RowLoss& los
   if (first != nullptr) {
     const SourceRow& source = batch.rows[first->fault_row];
     return fault_error(first->fault, source, batch.first_row + first->fault_row, batch.cols,
-                       plan_->checkpoint->files()[source.piece->codes.file].path(), what);
+                       plan_->checkpoint->files()[source.piece->codes.file]->path(), what);
   }
   for (size_t r = 0; r < batch.rows.size(); ++r) {
     loss.signal += losses_[r].signal;

@@ -1,7 +1,5 @@
 #include "install/source_reader.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -9,9 +7,6 @@
 
 namespace wader {
 namespace {
-
-// Linux caps a single request for read-ahead at what the device takes at once, often 128 KiB.
-constexpr uint64_t kAdviceBytes = 128 * kKiB;
 
 // Of one row in the files: paired scales and biases are one plane.
 RowBytes stored_row_bytes(const SourceRows& piece, uint64_t cols) {
@@ -87,13 +82,8 @@ Status SourceReader::read(std::span<const Request> requests, std::span<std::byte
 
 void SourceReader::prefetch(std::span<const Request> requests) {
   collect(requests);
-  for (const Extent& e : extents_) {
-    const int fd = plan_->checkpoint->files()[e.file].fd();
-    for (uint64_t done = 0; done < e.bytes(); done += kAdviceBytes)
-      ::posix_fadvise(fd, static_cast<off_t>(e.offset_bytes + done),
-                      static_cast<off_t>(std::min(kAdviceBytes, e.bytes() - done)),
-                      POSIX_FADV_WILLNEED);
-  }
+  for (const Extent& e : extents_)
+    plan_->checkpoint->files()[e.file]->will_read(e.offset_bytes, e.bytes());
 }
 
 uint64_t longest_row_bytes(const TensorSource& source) {
