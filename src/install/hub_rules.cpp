@@ -61,7 +61,7 @@ std::optional<uint64_t> whole(std::string_view text) {
 }
 
 // A server's words, for a message of ours: one short line of printable ASCII.
-std::string quoted(std::string_view text) {
+std::string server_words(std::string_view text) {
   std::string out;
   for (const char c : text.substr(0, 160)) out += c < 0x20 || c >= 0x7f ? ' ' : c;
   return out;
@@ -122,7 +122,8 @@ Judgement judge_refusal(const HubRequest& request, const HubAnswer& answer) {
   if (request.has_token)
     return stop(invalid_argument_error(
         "{} refused the token for {} (HTTP {}{}{}): is it still valid?", request.endpoint, id,
-        answer.status, answer.error_message.empty() ? "" : ", ", quoted(answer.error_message)));
+        answer.status, answer.error_message.empty() ? "" : ", ",
+        server_words(answer.error_message)));
   return stop(invalid_argument_error("{} wants a token for {} (HTTP {}): set HF_TOKEN",
                                      request.endpoint, id, answer.status));
 }
@@ -138,8 +139,9 @@ Judgement judge_failure(const HubRequest& request, const HubAnswer& answer, int6
                      subject(request), when),
             delay};
   }
-  Error error = io_error("{}: the server answered HTTP {}{}{}", subject(request), status,
-                         answer.error_message.empty() ? "" : ", ", quoted(answer.error_message));
+  Error error =
+      io_error("{}: the server answered HTTP {}{}{}", subject(request), status,
+               answer.error_message.empty() ? "" : ", ", server_words(answer.error_message));
   if (status >= 500 || status == 408 || status == 425)
     return {delay ? Verdict::wait : Verdict::retry, std::move(error), delay};
   // Whatever the storage has against a signed address: the hub gives another.
@@ -232,7 +234,7 @@ Result<std::string> url_origin(std::string_view text) {
   const std::string scheme = url ? url_part(url, CURLUPART_SCHEME) : "";
   const std::string host = url ? url_part(url, CURLUPART_HOST) : "";
   if ((scheme != "http" && scheme != "https") || host.empty())
-    return invalid_argument_error("'{}' is not an http or https address", quoted(text));
+    return invalid_argument_error("'{}' is not an http or https address", server_words(text));
   return fmt::format("{}://{}:{}", scheme, host, url_part(url, CURLUPART_PORT, CURLU_DEFAULT_PORT));
 }
 
@@ -273,7 +275,7 @@ std::string next_page(std::string_view header) {
 
 Judgement judge(const HubRequest& request, const HubAnswer& answer, int64_t now_unix) {
   if (!answer.fault.empty()) {
-    Error error = io_error("{}: {}", subject(request), quoted(answer.fault));
+    Error error = io_error("{}: {}", subject(request), server_words(answer.fault));
     return answer.fault_is_final ? stop(std::move(error)) : again(Verdict::retry, std::move(error));
   }
   if (answer.status == 301 || answer.status == 302 || answer.status == 303 ||
@@ -283,7 +285,7 @@ Judgement judge(const HubRequest& request, const HubAnswer& answer, int64_t now_
     if (!request.commit.empty() && !answer.repo_commit.empty() &&
         answer.repo_commit != request.commit)
       return stop(io_error("{}: the server answers for commit {} instead of {}", subject(request),
-                           quoted(answer.repo_commit), request.commit));
+                           server_words(answer.repo_commit), request.commit));
     if (!request.linked_etag.empty() && !answer.linked_etag.empty() &&
         answer.linked_etag != request.linked_etag)
       return stop(
@@ -296,7 +298,7 @@ Judgement judge(const HubRequest& request, const HubAnswer& answer, int64_t now_
   if (!answer.content_encoding.empty() && answer.content_encoding != "identity")
     return again(Verdict::renew, io_error("{}: the server sends {} although plain bytes were asked "
                                           "for; a proxy in between may be the cause",
-                                          subject(request), quoted(answer.content_encoding)));
+                                          subject(request), server_words(answer.content_encoding)));
   return request.range ? judge_range(request, answer) : Judgement();
 }
 

@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "container/manifest.h"
+#include "install/fetch_window.h"
 #include "install/formats.h"
+#include "install/hub_tree.h"
 #include "install/source_reader.h"
 
 namespace wader {
@@ -133,7 +135,7 @@ Json stamp_to_json(const ByteSource& file, const SourceStamp& stamp) {
 }
 
 // All that decides the container's bytes. Another value here means that finished pieces do not fit.
-Json origin_of(const InstallPlan& plan, const fs::path& source) {
+Json origin_of(const InstallPlan& plan, const std::string& source) {
   const Manifest& manifest = plan.container.manifest;
   Json files = Json::array();
   for (size_t i = 0; i < plan.stamps.size(); ++i)
@@ -147,7 +149,7 @@ Json origin_of(const InstallPlan& plan, const fs::path& source) {
   for (const TrunkTensor& tensor : manifest.trunk) trunk += format_name(tensor.format) + "\n";
   const std::string spec = json_text(spec_to_json(manifest.spec));
   return {{"format_version", kFormatVersion},
-          {"source", source.string()},
+          {"source", source},
           {"source_files", std::move(files)},
           {"experts",
            {{"gate_up", format_name(manifest.experts.format.gate_up)},
@@ -161,6 +163,10 @@ Json origin_of(const InstallPlan& plan, const fs::path& source) {
 }  // namespace
 
 Result<InstallPlan> make_install_plan(const InstallOptions& options) {
+  if (options.hub) {
+    ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(HubTree(options.hub, options.destination)));
+    return make_install_plan(std::move(checkpoint), options);
+  }
   ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(options.source));
   return make_install_plan(std::move(checkpoint), options);
 }
@@ -169,6 +175,7 @@ Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
                                       const InstallOptions& options) {
   InstallPlan plan;
   plan.checkpoint = std::move(checkpoint);
+  plan.hub = options.hub;
 
   Manifest& manifest = plan.container.manifest;
   manifest.spec = plan.checkpoint->spec();
@@ -180,10 +187,19 @@ Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
                                manifest.spec.layers.end());
   RETURN_IF_ERROR(validate_spec(manifest.spec));
 
-  std::error_code error;
-  const fs::path directory = fs::weakly_canonical(plan.checkpoint->directory(), error);
-  if (error) return errno_error(error.value(), plan.checkpoint->directory().string());
-  name_source(directory, manifest);
+  std::string source;
+  if (plan.hub) {
+    manifest.source = plan.hub->client().repository();
+    manifest.revision = plan.hub->client().commit();
+    source = fmt::format("hub:{}@{}", manifest.source, manifest.revision);
+    plan.container.scratch_files = {std::string(kFetchFile)};
+  } else {
+    std::error_code error;
+    const fs::path directory = fs::weakly_canonical(plan.checkpoint->directory(), error);
+    if (error) return errno_error(error.value(), plan.checkpoint->directory().string());
+    name_source(directory, manifest);
+    source = directory.string();
+  }
   for (const auto& file : plan.checkpoint->files()) {
     ASSIGN_OR_RETURN(SourceStamp stamp, file->stamp());
     plan.stamps.push_back(std::move(stamp));
@@ -192,7 +208,7 @@ Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
   RETURN_IF_ERROR(plan_trunk(options.trunk, plan));
   manifest.files = weight_files(manifest);
   RETURN_IF_ERROR(plan_small_files(plan));
-  plan.container.origin = origin_of(plan, directory);
+  plan.container.origin = origin_of(plan, source);
   return plan;
 }
 
@@ -229,6 +245,18 @@ Status InstallPlan::read_source(uint32_t file, uint64_t offset_bytes,
   return read;
 }
 
+void InstallPlan::source_kept() const {
+  if (hub) hub->release();
+}
+
+uint64_t InstallPlan::window_bytes() const {
+  if (!hub) return 0;
+  // An expert that is being stored, the next one, and what all connections are at.
+  const uint64_t needed =
+      2 * expert_source_bytes + 16 * kMiB + hub->client().settings().connections * kMaxChunkBytes;
+  return std::clamp<uint64_t>(needed, 64 * kMiB, 320 * kMiB);
+}
+
 uint64_t InstallPlan::disk_bytes() const {
   uint64_t bytes = 2 * kBlockBytes;  // the directory and experts/
   for (const auto& [name, record] : container.manifest.files)
@@ -239,9 +267,12 @@ uint64_t InstallPlan::disk_bytes() const {
   const uint64_t report =
       512 + 160 * trunk.size() + 288 * container.manifest.spec.moe_layer_count();
   const uint64_t manifest = manifest_to_text(container.manifest).size() + 64 * files + report;
-  const uint64_t journal = json_text(container.origin).size() + 256 * files +
-                           19 * digest_count(container.manifest) + report;
-  return bytes + align_up(manifest, kBlockBytes) + align_up(journal, kBlockBytes);
+  // … and a line of 512 bytes every 4 MiB for what is known of unfinished files, with its digests.
+  const uint64_t parts = 512 * (bytes / (4 * kMiB) + files) + report;
+  const uint64_t journal = json_text(container.origin).size() + 256 * files + parts +
+                           2 * 19 * digest_count(container.manifest) + report;
+  return bytes + align_up(manifest, kBlockBytes) + align_up(journal, kBlockBytes) +
+         (hub ? window_bytes() + kMiB : 0);
 }
 
 }  // namespace wader

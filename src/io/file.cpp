@@ -202,6 +202,13 @@ Status File::truncate(uint64_t bytes) {
   return {};
 }
 
+void File::start_writeback(uint64_t offset, uint64_t bytes) const {
+  CHECK(is_open());
+  if (in_file(offset, bytes, kMaxOffset))
+    ::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                      SYNC_FILE_RANGE_WRITE);
+}
+
 Status File::sync() {
   CHECK(is_open());
   if (retry([&] { return ::fdatasync(fd_); }) != 0) return errno_error(errno, path_);

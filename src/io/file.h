@@ -46,7 +46,9 @@ class File final : public ByteSource {
   // Sets the length and reserves the blocks, so that a full disk shows here and not later.
   Status allocate(uint64_t bytes);
   Status truncate(uint64_t bytes);
-  Status sync();   // fdatasync
+  Status sync();  // fdatasync
+  // Has the kernel begin to write these bytes out, so that a later sync finds little to do.
+  void start_writeback(uint64_t offset, uint64_t bytes) const;
   Status close();  // reports what close(2) reports; the destructor ignores it
 
  private:
