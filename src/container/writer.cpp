@@ -28,10 +28,14 @@ Result<ContainerWriter> ContainerWriter::open(const fs::path& directory, Contain
   const bool created = fs::create_directories(directory, error);
   if (error) return errno_error(error.value(), fmt::format("cannot create {}", directory.string()));
   if (created) RETURN_IF_ERROR(sync_directory(directory / ".."));
-  ASSIGN_OR_RETURN(Journal journal, Journal::open(directory, plan.origin, names_of(plan.manifest)));
+  std::vector<std::string> names = names_of(plan.manifest);
+  names.insert(names.end(), plan.scratch_files.begin(), plan.scratch_files.end());
+  ASSIGN_OR_RETURN(Journal journal, Journal::open(directory, plan.origin, names));
   fs::create_directory(directory / kExpertsFolder, error);
   if (error) return errno_error(error.value(), (directory / kExpertsFolder).string());
-  return ContainerWriter(directory, std::move(plan), std::move(journal));
+  ContainerWriter writer(directory, std::move(plan), std::move(journal));
+  writer.find_starts();
+  return writer;
 }
 
 // How many digests the journal must have for a weight file.
@@ -63,10 +67,14 @@ Result<File> ContainerWriter::create(const std::string& name, uint64_t bytes) co
 }
 
 Status ContainerWriter::begin_trunk() {
+  const JournalPart* const part = journal_.find_part(kTrunkName);
+  const bool fresh = trunk_start_.tensors == 0 && trunk_start_.rows == 0;
   digests_.clear();
-  cursor_ = TensorCursor();
-  ASSIGN_OR_RETURN(file_, create(kTrunkName, plan_.manifest.trunk_bytes()));
-  return {};
+  if (!fresh)
+    digests_.assign(part->digests.begin(),
+                    part->digests.begin() + static_cast<std::ptrdiff_t>(trunk_start_.tensors));
+  cursor_ = std::exchange(start_cursor_, TensorCursor());
+  return begin_file(kTrunkName, fresh);
 }
 
 Status ContainerWriter::append_trunk(const TrunkRows& rows) {
@@ -83,6 +91,9 @@ Status ContainerWriter::append_trunk(const TrunkRows& rows) {
     RETURN_IF_ERROR(file_.write_at(scales_at + cursor_.rows * row.scales, rows.scales));
   if (row.biases > 0)
     RETURN_IF_ERROR(file_.write_at(biases_at + cursor_.rows * row.biases, rows.biases));
+  wrote(t.offset_bytes + cursor_.rows * row.codes, rows.codes.size());
+  unkept_bytes_ += rows.scales.size() + rows.biases.size();
+  unsynced_bytes_ += rows.scales.size() + rows.biases.size();
   cursor_.tensor.update(rows.codes);
   cursor_.scales.update(rows.scales);
   cursor_.biases.update(rows.biases);
@@ -140,11 +151,62 @@ const Json& ContainerWriter::report_of(const std::string& file) const {
   return piece->report;
 }
 
+ContainerWriter::LayerStart ContainerWriter::layer_start(uint32_t layer) const {
+  const auto found = layer_starts_.find(layer);
+  return found == layer_starts_.end() ? LayerStart() : found->second;
+}
+
 Status ContainerWriter::begin_layer(uint32_t layer) {
-  digests_.clear();
   layer_ = layer;
   const std::string name = expert_file_name(layer);
-  ASSIGN_OR_RETURN(file_, create(name, plan_.manifest.files.at(name).bytes));
+  const uint32_t experts = layer_start(layer).experts;
+  digests_.clear();
+  if (experts > 0) {
+    const std::vector<uint64_t>& kept = journal_.find_part(name)->digests;
+    digests_.assign(kept.begin(), kept.begin() + experts);
+  }
+  return begin_file(name, experts == 0);
+}
+
+// `fresh`: nothing in it counts; else it goes on.
+Status ContainerWriter::begin_file(const std::string& name, bool fresh) {
+  name_ = name;
+  kept_digests_ = digests_.size();
+  unkept_bytes_ = unsynced_bytes_ = 0;
+  const uint64_t bytes = plan_.manifest.files.at(name).bytes;
+  if (fresh) {
+    ASSIGN_OR_RETURN(file_, create(name, bytes));
+    return {};
+  }
+  ASSIGN_OR_RETURN(file_, File::open(directory_ / name, File::Mode::update));
+  return file_.allocate(bytes);
+}
+
+// After every write: writing out begins at once, so that the disk is busy while the next rows are
+// made and a sync has little left to do.
+void ContainerWriter::wrote(uint64_t offset, uint64_t bytes) {
+  file_.start_writeback(offset, bytes);
+  unkept_bytes_ += bytes;
+  unsynced_bytes_ += bytes;
+}
+
+Status ContainerWriter::keep(Json note) {
+  if (name_ == kTrunkName) {
+    note["rows"] = cursor_.rows;
+    note["planes"] = {digest_to_hex(cursor_.tensor.digest()),
+                      digest_to_hex(cursor_.scales.digest()),
+                      digest_to_hex(cursor_.biases.digest())};
+  }
+  RETURN_IF_ERROR(journal_.check_in_place());
+  if (unsynced_bytes_ >= kSyncBytes) RETURN_IF_ERROR(file_.sync());
+  RETURN_IF_ERROR(journal_.append_part(
+      name_, kept_digests_, std::span(digests_).subspan(kept_digests_), std::move(note)));
+  if (unsynced_bytes_ >= kSyncBytes) {
+    RETURN_IF_ERROR(journal_.sync());
+    unsynced_bytes_ = 0;
+  }
+  kept_digests_ = digests_.size();
+  unkept_bytes_ = 0;
   return {};
 }
 
@@ -153,6 +215,7 @@ Status ContainerWriter::append_expert(std::span<const std::byte> record) {
   CHECK(file_.is_open() && record.size() == stride &&
         digests_.size() < plan_.manifest.spec.experts);
   RETURN_IF_ERROR(file_.write_at(digests_.size() * stride, record));
+  wrote(digests_.size() * stride, stride);
   digests_.push_back(record_digest(record));
   return {};
 }

@@ -59,9 +59,10 @@ class Repacker {
 
   explicit Repacker(const InstallPlan& plan) : plan_(&plan), reader_(plan) {}
 
-  // Rows of trunk tensor `index` that are read and stored together.
-  uint64_t batch_rows(size_t index) const;
-  Status repack_tensor(ContainerWriter& writer, size_t index, ProgressMeter& meter, RowLoss& loss);
+  // From `first_row` on; `matrices`: what the file's note has to say of the tensors before.
+  Status repack_tensor(ContainerWriter& writer, size_t index, uint64_t first_row,
+                       ProgressMeter& meter, const Json& matrices, RowLoss& loss);
+  Status keep_trunk(ContainerWriter& writer, const Json& matrices, const RowLoss& loss);
   Status repack_expert(uint32_t layer, uint32_t expert, std::array<MatrixFacts, 2>& facts);
   // Bytes of an expert's part in record_.
   RowPlanes part_planes(const InstallPlan::ExpertPart& part);
@@ -78,6 +79,7 @@ class Repacker {
   std::vector<SourceRow> rows_;
   std::vector<RowLoss> losses_;  // a row each
   std::vector<ThreadState> threads_;
+  size_t kept_matrices_ = 0;  // of the trunk, in the journal
 };
 
 }  // namespace wader
