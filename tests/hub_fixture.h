@@ -38,11 +38,12 @@ inline std::string repository_of(const std::string& model) {
 
 class HubTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
+  static void SetUpTestSuite() { stub_ = std::make_unique<StubHub>(all_repositories()); }
+  static std::vector<std::string> all_repositories() {
     std::vector<std::string> repositories;
     for (const std::string& model : kHubModels)
       repositories.push_back(repository_of(model) + "=" + directory_of(model).string());
-    stub_ = std::make_unique<StubHub>(repositories);
+    return repositories;
   }
   static void TearDownTestSuite() { stub_.reset(); }
 
@@ -65,14 +66,15 @@ class HubTest : public ::testing::Test {
   fs::path home() const { return scratch_.path(); }
   fs::path destination() const { return home() / "out.wader"; }
 
-  std::map<std::string, std::string> env() const {
-    return {{"HOME", home()},
-            {"WADER_HOME", home() / "models"},
-            {"XDG_STATE_HOME", home() / "state"},
-            {"XDG_CACHE_HOME", home() / "cache"},
-            {"HF_HOME", home() / "hf"},
-            {"HF_HUB_CACHE", home() / "hf/hub"},
-            {"HF_ENDPOINT", stub_->hub()},
+  std::map<std::string, std::string> env() const { return env_of(*stub_, home()); }
+  static std::map<std::string, std::string> env_of(const StubHub& stub, const fs::path& home) {
+    return {{"HOME", home},
+            {"WADER_HOME", home / "models"},
+            {"XDG_STATE_HOME", home / "state"},
+            {"XDG_CACHE_HOME", home / "cache"},
+            {"HF_HOME", home / "hf"},
+            {"HF_HUB_CACHE", home / "hf/hub"},
+            {"HF_ENDPOINT", stub.hub()},
             {"HF_TOKEN", ""},
             {"HF_TOKEN_PATH", ""},
             // Less patient than for a user: the stub is near.

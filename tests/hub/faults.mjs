@@ -45,7 +45,8 @@ export function randomFrom(text) {  // mulberry32
 }
 
 const SERVER_ERRORS = ['429', '500', '502', '503', '504'];
-const BODY_FAULTS = ['stall', 'trickle', 'cut', 'reset', 'short', 'ignore_range', 'wrong_range', 'html', 'etag'];
+// Not `etag` and `wrong_bytes`: a client may well end there.
+const BODY_FAULTS = ['stall', 'trickle', 'cut', 'reset', 'short', 'ignore_range', 'wrong_range', 'html'];
 const FITTING = {
   info: [...SERVER_ERRORS, 'stall', 'cut', 'html', 'truncated_json', 'garbage'],
   tree: [...SERVER_ERRORS, 'stall', 'cut', 'html', 'truncated_json', 'garbage'],

@@ -165,7 +165,7 @@ export class Hub {
     if (bridge !== 'xet-bridge-us' || etag === undefined) return null;
     const repository = this.repositories.get(decodeURIComponent(id));
     const name = decodeURIComponent(decodeURIComponent(path));
-    for (const commit of repository?.commits.values() ?? []) {
+    for (const commit of [...(repository?.commits.values() ?? [])].reverse()) {  // the newest: directories of old ones may be gone
       const entry = commit.entries.get(name);
       if (entry?.etag === etag) return { id: repository.id, entry };
     }
