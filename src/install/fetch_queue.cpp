@@ -10,8 +10,16 @@
 
 namespace wader {
 
+namespace {
+
+// So long must the reader have waited, all in all, before a connection is added.
+constexpr std::chrono::milliseconds kStarved{100};
+
+}  // namespace
+
 FetchQueue::FetchQueue(HubClient& client, FetchPlan plan, FetchWindow window)
     : client_(client), reads_(std::move(plan.reads)), window_(std::move(window)) {
+  connections_ = std::min(connections_, client_.settings().connections);
   for (const FetchChunk& chunk : plan.chunks) {
     chunks_.emplace_back().plan = chunk;
     chunks_.back().uses_left = chunk.uses;
@@ -66,7 +74,7 @@ void FetchQueue::pump() {
   std::vector<uint32_t> begun;
   {
     const std::lock_guard lock(mutex_);
-    while (next_ < chunks_.size() && in_flight_ < client_.settings().connections) {
+    while (next_ < chunks_.size() && in_flight_ < connections_) {
       Chunk& chunk = chunks_[next_];
       if (chunk.state == Chunk::State::waiting) {
         if (!prepare(chunk, wanted_ == next_)) break;
@@ -129,6 +137,7 @@ bool FetchQueue::is_next(const SourceRange& range) const {
 Status FetchQueue::wait_for(uint32_t number, uint64_t bytes) {
   std::unique_lock lock(mutex_);
   Chunk& chunk = chunks_[number];
+  const auto start = std::chrono::steady_clock::now();
   while (chunk.received < bytes) {
     if (chunk.error) return *chunk.error;
     if (wanted_ != number) {
@@ -141,6 +150,14 @@ Status FetchQueue::wait_for(uint32_t number, uint64_t bytes) {
     lock.lock();
   }
   wanted_.reset();
+  // Starved: the network is what this install waits for, and another connection may bring more.
+  // Where the disk is, few connections do, and a kill finds little under way.
+  waited_ += std::chrono::steady_clock::now() - start;
+  if (waited_ >= kStarved && connections_ < client_.settings().connections) {
+    waited_ = {};
+    ++connections_;
+    client_.post([this] { pump(); });
+  }
   return {};
 }
 

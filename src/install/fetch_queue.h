@@ -4,6 +4,7 @@
 // nothing. One reader.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -61,7 +62,8 @@ class FetchQueue {
   std::condition_variable changed_;
   std::vector<Chunk> chunks_;
   uint32_t next_ = 0;  // chunk to fetch
-  uint32_t in_flight_ = 0;
+  uint32_t in_flight_ = 0, connections_ = 2;
+  std::chrono::steady_clock::duration waited_{};
   std::optional<uint32_t> wanted_;                   // that the reader waits for
   size_t cursor_ = 0;                                // of reads_; the reader's
   std::vector<std::pair<uint32_t, uint64_t>> used_;  // since the last release(); the reader's

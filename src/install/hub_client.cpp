@@ -344,7 +344,9 @@ bool HubClient::take_headers(Job& job, const HubAnswer& answer) {
     return true;
   }
   Link& link = links_[job.fetch->file];
-  if (link.etag.empty()) link.etag = answer.etag;
+  // The digest of the contents is right whatever another answer said.
+  if (link.etag.empty() || (!answer.etag.empty() && answer.etag == request.linked_etag))
+    link.etag = answer.etag;
   if (answer.etag.empty() || answer.etag == link.etag) {
     job.etag_changes = 0;
     return true;
