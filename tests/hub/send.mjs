@@ -94,12 +94,12 @@ export class Sender {
       case 'redirect': return answer(fault.status ?? 302, 'Found', { Location: fault.location });
       case 'garbage':
         line.status = 0;
-        res.socket.end('\x16\x03\x01 this is not HTTP\r\n\r\n');
+        res.socket?.end('\x16\x03\x01 this is not HTTP\r\n\r\n');
         return true;
       case 'cut':
         if (fault.at >= 0 && req.method !== 'HEAD' && bytes > 0) return false;
         line.status = 0;
-        fault.reset ? res.socket.resetAndDestroy() : res.socket.destroy();
+        fault.reset ? res.socket?.resetAndDestroy() : res.socket?.destroy();
         return true;
       default: return false;
     }
@@ -138,6 +138,6 @@ export class Sender {
       await fd?.close();
     }
     // After what was written has gone out; destroy() alone could overtake it.
-    if (cutAt < bytes) fault.reset ? res.socket.resetAndDestroy() : res.socket.destroySoon();
+    if (cutAt < bytes) fault.reset ? res.socket?.resetAndDestroy() : res.socket?.destroySoon();
   }
 }
