@@ -165,7 +165,10 @@ Status ContainerWriter::begin_layer(uint32_t layer) {
     const std::vector<uint64_t>& kept = journal_.find_part(name)->digests;
     digests_.assign(kept.begin(), kept.begin() + experts);
   }
-  return begin_file(name, experts == 0);
+  RETURN_IF_ERROR(begin_file(name, experts == 0));
+  if (auto direct = File::open(directory_ / name, File::Mode::update_direct); direct.ok())
+    direct_ = std::move(*direct);
+  return {};
 }
 
 // `fresh`: nothing in it counts; else it goes on.
@@ -211,16 +214,46 @@ Status ContainerWriter::keep(Json note) {
 }
 
 Status ContainerWriter::append_expert(std::span<const std::byte> record) {
+  RETURN_IF_ERROR(append_expert_later(record));
+  return finish_record();
+}
+
+Status ContainerWriter::append_expert_later(std::span<const std::byte> record) {
+  RETURN_IF_ERROR(finish_record());
   const uint64_t stride = plan_.manifest.experts.stride_bytes;
   CHECK(file_.is_open() && record.size() == stride &&
         digests_.size() < plan_.manifest.spec.experts);
-  RETURN_IF_ERROR(file_.write_at(digests_.size() * stride, record));
-  wrote(digests_.size() * stride, stride);
-  digests_.push_back(record_digest(record));
+  const uint64_t offset = digests_.size() * stride;
+  pending_ = std::async(std::launch::async, [this, offset, record]() -> Result<uint64_t> {
+    RETURN_IF_ERROR(write_record(offset, record));
+    return record_digest(record);
+  });
+  unkept_bytes_ += stride;
+  unsynced_bytes_ += stride;
+  return {};
+}
+
+Status ContainerWriter::write_record(uint64_t offset, std::span<const std::byte> record) {
+  const bool aligned = reinterpret_cast<uintptr_t>(record.data()) % kRecordAlignment == 0;
+  if (direct_.is_open() && aligned) {
+    if (direct_.write_at(offset, record).ok()) return {};
+    direct_ = File();  // odd file system; a disk that is full or broken says so again below
+  }
+  RETURN_IF_ERROR(file_.write_at(offset, record));
+  file_.start_writeback(offset, record.size());
+  return {};
+}
+
+Status ContainerWriter::finish_record() {
+  if (!pending_.valid()) return {};
+  ASSIGN_OR_RETURN(const uint64_t digest, pending_.get());
+  digests_.push_back(digest);
   return {};
 }
 
 Status ContainerWriter::finish_layer(Json report) {
+  RETURN_IF_ERROR(finish_record());
+  direct_ = File();
   CHECK(digests_.size() == plan_.manifest.spec.experts);
   return finish_file(expert_file_name(layer_), std::move(report));
 }

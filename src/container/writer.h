@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <optional>
 #include <span>
@@ -73,6 +74,10 @@ class ContainerWriter {
   LayerStart layer_start(uint32_t layer) const;
   Status begin_layer(uint32_t layer);
   Status append_expert(std::span<const std::byte> record);
+  // The same while the caller makes the next record: `record` is used until the next call of a
+  // function of this class that is not const has returned. keep() does not count it yet. Past the
+  // page cache where the file system can and the memory is aligned, at half the cost for the CPU.
+  Status append_expert_later(std::span<const std::byte> record);
   Status finish_layer(Json report);
   const Json& layer_report(uint32_t layer) const;
 
@@ -119,6 +124,8 @@ class ContainerWriter {
   std::optional<File> open_unfinished(const std::string& name) const;
   bool read_cursor(const File& file, const TrunkTensor& t, const Json& note,
                    TensorCursor& cursor) const;
+  Status finish_record();
+  Status write_record(uint64_t offset, std::span<const std::byte> record);
   Status begin_file(const std::string& name, bool fresh);
   void wrote(uint64_t offset, uint64_t bytes);
   Status finish_tensor();
@@ -141,6 +148,9 @@ class ContainerWriter {
   std::map<uint32_t, LayerStart> layer_starts_;
   size_t kept_digests_ = 0;
   uint64_t unkept_bytes_ = 0, unsynced_bytes_ = 0;
+  File direct_;  // file_ with O_DIRECT, or not open
+  // The record that is being written, and then its digest. Last: its end waits for the write.
+  std::future<Result<uint64_t>> pending_;
 };
 
 }  // namespace wader

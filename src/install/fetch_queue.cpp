@@ -173,24 +173,23 @@ Status FetchQueue::read(std::span<std::byte> into) {
     RETURN_IF_ERROR(wait_for(number, at + part));
     // Not under the lock: these bytes stay until they are released, and only this thread does that.
     std::memcpy(into.data() + done, memory(chunk).data() + at, part);
-    used_.emplace_back(number, part);
+    used_.push_back({cursor_, number, part});
     done += part;
   }
   ++cursor_;
   return {};
 }
 
-void FetchQueue::release() {
+void FetchQueue::release(size_t position) {
   bool freed = false;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [number, bytes] : used_) {
-      Chunk& chunk = chunks_[number];
-      chunk.uses_left -= bytes;
+    for (; !used_.empty() && used_.front().position < position; used_.pop_front()) {
+      Chunk& chunk = chunks_[used_.front().chunk];
+      chunk.uses_left -= used_.front().bytes;
       freed = free_if_used(chunk) || freed;
     }
   }
-  used_.clear();
   if (freed) client_.post([this] { pump(); });
 }
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -31,8 +32,10 @@ class FetchQueue {
   bool is_next(const SourceRange& range) const;
   // The next read of the plan: waits until it is there.
   Status read(std::span<std::byte> into);
-  // Everything read so far is kept elsewhere now.
-  void release();
+  // How many reads there were.
+  size_t position() const { return cursor_; }
+  // What was read before `position` is kept elsewhere now.
+  void release(size_t position);
 
  private:
   struct Chunk {
@@ -64,9 +67,14 @@ class FetchQueue {
   uint32_t next_ = 0;  // chunk to fetch
   uint32_t in_flight_ = 0, connections_ = 2;
   std::chrono::steady_clock::duration waited_{};
-  std::optional<uint32_t> wanted_;                   // that the reader waits for
-  size_t cursor_ = 0;                                // of reads_; the reader's
-  std::vector<std::pair<uint32_t, uint64_t>> used_;  // since the last release(); the reader's
+  std::optional<uint32_t> wanted_;  // that the reader waits for
+  size_t cursor_ = 0;               // of reads_; the reader's
+  struct Use {
+    size_t position;
+    uint32_t chunk;
+    uint64_t bytes;
+  };
+  std::deque<Use> used_;  // and not released; the reader's
 };
 
 }  // namespace wader

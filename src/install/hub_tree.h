@@ -27,8 +27,9 @@ class HubSession {
   const HubClient& client() const { return *client_; }
   // Starts to fetch ahead.
   void start(FetchPlan plan, FetchWindow window);
-  void release() {
-    if (queue_) queue_->release();
+  size_t position() const { return queue_ ? queue_->position() : 0; }
+  void release(size_t position) {
+    if (queue_) queue_->release(position);
   }
   // Ends fetching ahead; the window's file is closed.
   void stop();

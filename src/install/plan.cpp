@@ -245,8 +245,12 @@ Status InstallPlan::read_source(uint32_t file, uint64_t offset_bytes,
   return read;
 }
 
-void InstallPlan::source_kept() const {
-  if (hub) hub->release();
+size_t InstallPlan::source_position() const {
+  return hub ? hub->position() : 0;
+}
+
+void InstallPlan::source_kept(size_t position) const {
+  if (hub) hub->release(position);
 }
 
 uint64_t InstallPlan::window_bytes() const {

@@ -49,8 +49,10 @@ struct InstallPlan {
   Status check_source_unchanged() const;
   // Fills `into` from a weight file. A read that fails because the file changed says so.
   Status read_source(uint32_t file, uint64_t offset_bytes, std::span<std::byte> into) const;
-  // What was read so far is in the container: what was fetched for it can go.
-  void source_kept() const;
+  // How much of a hub source was read; and that the container has all that was made of what was
+  // read before `position`: what was fetched for it can go.
+  size_t source_position() const;
+  void source_kept(size_t position) const;
   // In whole disk blocks: files, directories, and the journal that stands beside them until the
   // end.
   uint64_t disk_bytes() const;

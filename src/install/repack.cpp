@@ -101,6 +101,7 @@ Result<Repacker> Repacker::create(const InstallPlan& plan, int threads) {
   }
   ASSIGN_OR_RETURN(repacker.staging_, AlignedBuffer::allocate(staging));
   ASSIGN_OR_RETURN(repacker.record_, AlignedBuffer::allocate(manifest.experts.stride_bytes));
+  ASSIGN_OR_RETURN(repacker.written_, AlignedBuffer::allocate(manifest.experts.stride_bytes));
   ASSIGN_OR_RETURN(repacker.batch_, AlignedBuffer::allocate(batch));
   repacker.rows_.resize(std::max(rows, expert_rows));
   repacker.losses_.resize(repacker.rows_.size());
@@ -165,7 +166,7 @@ Status Repacker::repack_trunk(ContainerWriter& writer, ProgressMeter& meter) {
   }
   RETURN_IF_ERROR(plan_->check_source_unchanged());
   RETURN_IF_ERROR(writer.finish_trunk(std::move(matrices)));
-  plan_->source_kept();
+  plan_->source_kept(plan_->source_position());
   return {};
 }
 
@@ -179,7 +180,7 @@ Status Repacker::keep_trunk(ContainerWriter& writer, const Json& matrices, const
     if (n >= kept_matrices_) fresh[it.key()] = it.value();
   RETURN_IF_ERROR(writer.keep({{"matrices", std::move(fresh)}, {"loss", loss_to_json(loss)}}));
   kept_matrices_ = matrices.size();
-  plan_->source_kept();
+  plan_->source_kept(plan_->source_position());
   return {};
 }
 
@@ -220,19 +221,24 @@ Status Repacker::repack_layer(ContainerWriter& writer, uint32_t layer, ProgressM
     facts[1].loss = loss_from_json(start.note, "down");
   }
   for (uint32_t expert = start.experts; expert < writer.manifest().spec.experts; ++expert) {
+    // An expert is written while the next one is made: what can be kept is what stood before this
+    // one.
+    const std::array<MatrixFacts, 2> before = facts;
+    const size_t position = plan_->source_position();
+    std::swap(record_, written_);
     RETURN_IF_ERROR(repack_expert(layer, expert, facts));
-    RETURN_IF_ERROR(writer.append_expert(record_.span().first(layout.stride_bytes)));
-    if (writer.keep_due()) {
+    RETURN_IF_ERROR(writer.append_expert_later(record_.span().first(layout.stride_bytes)));
+    if (expert > start.experts && writer.keep_due()) {
       RETURN_IF_ERROR(writer.keep(
-          {{"gate_up", loss_to_json(facts[0].loss)}, {"down", loss_to_json(facts[1].loss)}}));
-      plan_->source_kept();
+          {{"gate_up", loss_to_json(before[0].loss)}, {"down", loss_to_json(before[1].loss)}}));
+      plan_->source_kept(position);
     }
     RETURN_IF_ERROR(meter.advance("experts", layout.stride_bytes));
   }
   RETURN_IF_ERROR(plan_->check_source_unchanged());
   RETURN_IF_ERROR(
       writer.finish_layer({{"gate_up", facts[0].to_json()}, {"down", facts[1].to_json()}}));
-  plan_->source_kept();
+  plan_->source_kept(plan_->source_position());
   return {};
 }
 

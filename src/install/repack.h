@@ -75,6 +75,7 @@ class Repacker {
   std::unique_ptr<ThreadPool> pool_;
   AlignedBuffer staging_;  // what was read
   AlignedBuffer record_;   // one expert; its padding is zeroed once and never written
+  AlignedBuffer written_;  // the one before it
   AlignedBuffer batch_;    // of trunk rows as the container stores them
   std::vector<SourceRow> rows_;
   std::vector<RowLoss> losses_;  // a row each

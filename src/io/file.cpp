@@ -48,6 +48,8 @@ int open_flags(File::Mode mode) {
       return O_RDWR | O_CREAT;
     case File::Mode::create_own:
       return O_RDWR | O_CREAT | O_EXCL;  // which also follows no link
+    case File::Mode::update_direct:
+      return O_RDWR | O_DIRECT;
   }
   return O_RDONLY;
 }
@@ -86,7 +88,7 @@ File& File::operator=(File&& other) noexcept {
 Result<File> File::open(const std::filesystem::path& path, Mode mode) {
   File file;
   file.path_ = path.string();
-  file.direct_ = mode == Mode::read_direct;
+  file.direct_ = mode == Mode::read_direct || mode == Mode::update_direct;
   if (file.path_.find('\0') != std::string::npos)
     return invalid_argument_error("a file name with a NUL byte in it cannot be opened");
   struct stat info {};
@@ -99,7 +101,7 @@ Result<File> File::open(const std::filesystem::path& path, Mode mode) {
   file.fd_ = retry([&] { return ::open(file.path_.c_str(), flags, rights); });
   if (file.fd_ < 0) {
     if (errno == EEXIST) return already_exists_error("{} is there already", file.path_);
-    if (mode == Mode::read_direct && errno == EINVAL)
+    if (file.direct_ && errno == EINVAL)
       return unsupported_error("{}: this file system has no O_DIRECT", file.path_);
     return errno_error(errno, file.path_);
   }

@@ -22,6 +22,7 @@ class File final : public ByteSource {
     create,       // new or truncated, read and write
     create_own,   // new, read and write by its owner only; already_exists where the name is taken
     update,       // existing or new, read and write, contents kept
+    update_direct,  // existing, read and write with O_DIRECT; unsupported as above
   };
 
   File() = default;
