@@ -13,12 +13,12 @@ if(NOT WADER_SANITIZE)
 endif()
 wader_test(reference SOURCES reference_test.cpp LIBS wader_test_models wader_cli LABELS short)
 wader_test(demo_quality SOURCES demo_quality_test.cpp LIBS wader_test_models TIMEOUT 600)
-wader_test(budget SOURCES budget_test.cpp LIBS wader_base)
+wader_test(budget SOURCES budget_test.cpp child_process.cpp LIBS wader_base)
 wader_test(variants SOURCES variants_test.cpp LIBS wader_test_models wader_oracle LABELS short)
 # Real processes at the limit of a memory cgroup; skipped where none can be made.
 add_executable(load_worker ${CMAKE_CURRENT_SOURCE_DIR}/load_worker.cpp)
 target_link_libraries(load_worker PRIVATE wader_options wader_engine)
-wader_test(memory_pressure SOURCES memory_pressure_test.cpp memory_cgroup.cpp LIBS wader_base wader_bench
+wader_test(memory_pressure SOURCES memory_pressure_test.cpp memory_cgroup.cpp child_process.cpp LIBS wader_base wader_bench
   LABELS process TIMEOUT 1800)
 target_compile_definitions(wader_memory_pressure_test PRIVATE LOAD_WORKER="$<TARGET_FILE:load_worker>")
 add_dependencies(wader_memory_pressure_test load_worker)

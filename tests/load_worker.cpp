@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/machine.h"
+#include "base/memory_watch.h"
 #include "engine/engine.h"
 
 namespace {
@@ -87,7 +88,7 @@ class Load {
     }
     answer_ = out->ids;
     digest_.update(std::as_bytes(std::span(answer_)));
-    swapped_bytes_ = std::max(swapped_bytes_, process_memory().swapped_bytes);
+    swapped_bytes_ = std::max(swapped_bytes_, memory_.read().swapped_bytes);
     fewest_slots_ = std::min(fewest_slots_, engine_.stats().usable_slots);
     return true;
   }
@@ -97,6 +98,7 @@ class Load {
   std::mt19937_64 random_;
   std::vector<TokenId> prompt_, answer_;
   uint64_t seed_ = 0;
+  MemoryWatch memory_;
   uint32_t most_ = 0;
   Xxh3Stream digest_;
   uint64_t regenerations_ = 0, differences_ = 0, swapped_bytes_ = 0;

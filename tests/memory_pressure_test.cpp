@@ -21,6 +21,7 @@
 
 #include "base/json.h"
 #include "base/units.h"
+#include "child_process.h"
 #include "memory_cgroup.h"
 #include "shapes.h"
 #include "synth.h"
@@ -30,45 +31,16 @@ namespace {
 
 using testing::MemoryCgroup;
 
-std::string drain(int fd) {
-  std::string text;
-  char buffer[4096];
-  for (ssize_t n; (n = read(fd, buffer, sizeof buffer)) > 0;)
-    text.append(buffer, static_cast<size_t>(n));
-  close(fd);
-  return text;
-}
-
-struct WorkerRun {
-  int exit_code;  // 128 + signal when one ended it
-  std::string out, err;
+struct WorkerRun : testing::ChildRun {
   Json report;
 };
 
-// In `cgroup`, where one is given, from its first page on. This process stays small.
+// In `cgroup`, where one is given, from its first page on.
 WorkerRun run_worker(std::vector<std::string> args, const MemoryCgroup* cgroup) {
   args.insert(args.begin(), LOAD_WORKER);
-  std::vector<char*> argv;
-  for (std::string& arg : args) argv.push_back(arg.data());
-  argv.push_back(nullptr);
-  int out[2], err[2];
-  EXPECT_EQ(pipe(out) + pipe(err), 0);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    dup2(out[1], 1);
-    dup2(err[1], 2);
-    for (const int fd : {out[0], out[1], err[0], err[1]}) close(fd);
-    if (cgroup == nullptr || cgroup->enter()) execv(argv[0], argv.data());
-    _exit(127);
-  }
-  close(out[1]);
-  close(err[1]);
-  WorkerRun run;
-  run.out = drain(out[0]);
-  run.err = drain(err[0]);
-  int status = 0;
-  EXPECT_EQ(waitpid(pid, &status, 0), pid);
-  run.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  WorkerRun run{testing::run_child(std::move(args),
+                                   [cgroup] { return cgroup == nullptr || cgroup->enter(); }),
+                {}};
   if (run.exit_code == 0) run.report = parse_json(run.out, "load_worker").value();
   return run;
 }

@@ -17,6 +17,12 @@
 namespace wader {
 namespace {
 
+// What cannot be looked at is none.
+bool is_a_directory(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
 namespace fs = std::filesystem;
 
 std::optional<std::string> first_line(const fs::path& path) {
@@ -134,14 +140,14 @@ std::vector<fs::path> cgroup_directories(const fs::path& root, std::string_view 
     fs::path mount = root / "sys/fs/cgroup";
     if (!controller.empty())
       mount /= std::string(controller);
-    else if (fs::is_directory(mount / "unified"))
+    else if (is_a_directory(mount / "unified"))
       mount /= "unified";
     // In a container the path is the host's and is not below the mount; what is there is then the
     // container's own.
     std::vector<fs::path> directories;
     for (fs::path path = fs::path(line.substr(second + 1)).relative_path(); !path.empty();
          path = path.parent_path())
-      if (fs::is_directory(mount / path)) directories.push_back(mount / path);
+      if (is_a_directory(mount / path)) directories.push_back(mount / path);
     directories.push_back(mount);
     return directories;
   }
@@ -182,8 +188,7 @@ MemoryRoom memory_room(const fs::path& root) {
 
 ProcessMemory process_memory() {
   return {meminfo_bytes("/proc/self/status", "VmRSS:").value_or(0),
-          meminfo_bytes("/proc/self/status", "VmHWM:").value_or(0),
-          meminfo_bytes("/proc/self/status", "VmSwap:").value_or(0)};
+          meminfo_bytes("/proc/self/status", "VmHWM:").value_or(0)};
 }
 
 }  // namespace wader

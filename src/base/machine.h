@@ -39,7 +39,6 @@ MemoryRoom memory_room(const std::filesystem::path& root = "/");
 struct ProcessMemory {
   uint64_t resident_bytes;       // now
   uint64_t peak_resident_bytes;  // VmHWM
-  uint64_t swapped_bytes;        // VmSwap
 };
 ProcessMemory process_memory();
 

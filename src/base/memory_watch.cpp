@@ -94,8 +94,9 @@ void MemoryWatch::add_group(const fs::path& directory, bool is_v1) {
               OpenFile(directory / (is_v1 ? "memory.usage_in_bytes" : "memory.current")),
               OpenFile(directory / "memory.stat")};
   // Beyond `high` nothing is killed, but every allocation is slowed down and reclaims.
+  std::error_code error;
   for (const char* name : {"memory.limit_in_bytes", "memory.max", "memory.high"}) {
-    if (fs::path file = directory / name; fs::exists(file))
+    if (fs::path file = directory / name; fs::exists(file, error))
       group.limits.push_back({OpenFile(file), "cgroup limit " + file.string()});
   }
   if (!group.limits.empty()) groups_.push_back(std::move(group));

@@ -9,14 +9,23 @@
 
 #include "base/error.h"
 #include "base/machine.h"
+#include "base/units.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/options.h"
 #include "io/aligned_buffer.h"
+#include "io/read_queue.h"
+#include "measure/mapped_experts.h"
 
 namespace wader {
 namespace {
+
+// Of --disk-rate: what an NVMe disk takes to begin.
+constexpr double kModelDiskLatencySeconds = 100e-6;
+constexpr uint32_t kModelDiskReads = 64;
+// A read is not interrupted: it must end in reasonable time.
+constexpr uint64_t kLeastModelDiskRate = kMiB;
 
 constexpr uint32_t kMaxRounds = 10'000;
 constexpr uint32_t kMaxThreads = 1024;
@@ -202,21 +211,40 @@ std::vector<std::string_view> engine_flags(Command command) {
   std::vector<std::string_view> names;
   for (const FlagSpec& flag : flag_specs())
     if (flag.group == FlagGroup::engine && flag.belongs_to(command)) names.push_back(flag.name);
+  for (const std::string_view name : {"--mmap", "--disk-rate"}) names.push_back(name);
   return names;
 }
 
 Result<int> run_bench_engine(const Args& args, EngineWork work) {
   ASSIGN_OR_RETURN(const EngineBenchOptions options, engine_bench_options(args, work));
   ASSIGN_OR_RETURN(const std::vector<Args> parts, settings_of(args, engine_flags(args.command())));
+  ASSIGN_OR_RETURN(const Container container, open_container(args));
   std::vector<EngineOptions> settings;
   for (const Args& part : parts) {
     ASSIGN_OR_RETURN(EngineOptions setting, engine_options(part));
     if (setting.context > 0 && setting.context < context_needed(options))
       return invalid_argument_error("--context {} is less than the {} tokens of a round",
                                     setting.context, context_needed(options));
+    if (part.has("--mmap")) {
+      setting.make_experts = map_experts;
+      setting.slots = container.spec().experts_per_token;
+      setting.lookahead = "off";
+      setting.governor = false;
+    }
+    ASSIGN_OR_RETURN(const uint64_t disk_rate, part.bytes("--disk-rate", 0));
+    if (part.has("--disk-rate") && disk_rate < kLeastModelDiskRate)
+      return invalid_argument_error("--disk-rate {} is less than {} a second",
+                                    part.text("--disk-rate"), format_bytes(kLeastModelDiskRate));
+    if (disk_rate > 0) {
+      // The bytes come from the page cache when the model says so: no real disk's time is added.
+      setting.direct = "off";
+      setting.make_read_queue = [disk_rate] {
+        return make_throttled_read_queue(static_cast<double>(disk_rate), kModelDiskLatencySeconds,
+                                         kModelDiskReads);
+      };
+    }
     settings.push_back(std::move(setting));
   }
-  ASSIGN_OR_RETURN(const Container container, open_container(args));
   watch_interrupts();
   auto runs = bench_engine(container, settings, options);
   show_status("");

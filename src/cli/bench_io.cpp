@@ -26,11 +26,9 @@ template <typename Parse>
 auto parse_list(const std::string& text, Parse&& parse)
     -> Result<std::vector<std::decay_t<decltype(*parse(text))>>> {
   std::vector<std::decay_t<decltype(*parse(text))>> items;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    ASSIGN_OR_RETURN(auto item, parse(text.substr(begin, end - begin)));
+  for (const std::string_view part : split_list(text)) {
+    ASSIGN_OR_RETURN(auto item, parse(std::string(part)));
     items.push_back(std::move(item));
-    begin = end + 1;
   }
   return items;
 }
@@ -69,10 +67,7 @@ Result<Target> target_of(const Args& args) {
     return target;
   }
   ASSIGN_OR_RETURN(const Container container, open_container(args));
-  const ArchitectureSpec& spec = container.spec();
-  for (uint32_t layer = 0; layer < spec.layer_count(); ++layer)
-    if (spec.layers[layer].ffn == FfnKind::moe)
-      target.files.push_back(container.directory() / expert_file_name(layer));
+  target.files = container.expert_files();
   target.read_bytes = container.manifest().experts.stride_bytes;
   target.name = container.directory().string();
   return target;

@@ -65,6 +65,28 @@ Json optional_json(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+// Null for a layer that nothing was read ahead for, as the first.
+Json accuracy_by_layer(const EngineRound& round) {
+  Json layers = Json::array();
+  for (const LayerPredictions& layer : round.predictions)
+    layers.push_back(layer.predicted > 0 ? Json(static_cast<double>(layer.right) /
+                                                static_cast<double>(layer.predicted))
+                                         : Json(nullptr));
+  return layers;
+}
+
+// "right 71 to 98 % by layer", of those that were read ahead for.
+std::string accuracy_range(const EngineRound& round) {
+  double least = 1, most = 0;
+  for (const LayerPredictions& layer : round.predictions) {
+    if (layer.predicted == 0) continue;
+    const double right = static_cast<double>(layer.right) / static_cast<double>(layer.predicted);
+    least = std::min(least, right);
+    most = std::max(most, right);
+  }
+  return fmt::format("{:.0f} to {:.0f} % by layer", 100 * least, 100 * most);
+}
+
 struct Phase {
   std::string_view key, name;
   double PhaseSeconds::*seconds;
@@ -220,8 +242,8 @@ std::string engine_table(std::span<const EngineRun> runs, const EngineBenchOptio
   };
   if (runs.size() == 2) table.row("", {"A", "B"});
   row("setting", [](const EngineRun& run, const EngineFigures&) {
-    return fmt::format("{}, {} threads, {} slots, chunk {}", run.kernels, run.plan.threads,
-                       run.plan.slots, run.plan.chunk);
+    return fmt::format("{}, {} threads, {} slots, chunk {}; {}", run.kernels, run.plan.threads,
+                       run.plan.slots, run.plan.chunk, run.io);
   });
   row("speed", [](const EngineRun&, const EngineFigures& f) {
     return fmt::format("{:.1f} tok/s ({:.1f} to {:.1f})", f.tokens_per_second, f.speed.smallest,
@@ -236,16 +258,25 @@ std::string engine_table(std::span<const EngineRun> runs, const EngineBenchOptio
   });
   row("waiting", [](const EngineRun&, const EngineFigures& f) {
     const auto rate = rate_while_waiting(f.round.engine.experts);
-    return fmt::format("{}, reads outstanding {:.0f} % of the time",
+    return fmt::format("{}{}, reads outstanding {:.0f} % of the time",
                        rate ? "at " + format_rate(*rate) : std::string("for no read"),
+                       rate && f.round.read_rate_limit
+                           ? " of " + format_rate(*f.round.read_rate_limit)
+                           : std::string(),
                        100 * f.round.engine.experts.busy_seconds / f.round.seconds);
+  });
+  row("disk floor", [&](const EngineRun& run, const EngineFigures& f) {
+    const auto floor = streaming_floor_seconds(f.round, options.work, run.experts_per_token);
+    if (!floor) return std::string("nothing was read");
+    return fmt::format("{:.2f} \u00d7 the {} a token that reads and what they cannot hide take",
+                       f.round.seconds / *floor, milliseconds(*floor / options.count));
   });
   row("lookahead", [](const EngineRun& run, const EngineFigures& f) {
     const ExpertCounters& e = f.round.engine.experts;
     if (e.predicted == 0) return fmt::format("{}, read nothing ahead", run.lookahead);
-    return fmt::format("{}, {} of {} reads ahead were right, {} wasted, {} hidden", run.lookahead,
-                       e.predicted_right, e.predicted, format_bytes(e.wasted_bytes),
-                       milliseconds(e.hidden_seconds));
+    return fmt::format("{}, {} of {} reads ahead were right ({}), {} wasted, {} hidden",
+                       run.lookahead, e.predicted_right, e.predicted, accuracy_range(f.round),
+                       format_bytes(e.wasted_bytes), milliseconds(e.hidden_seconds));
   });
   row("memory", [](const EngineRun& run, const EngineFigures& f) {
     return fmt::format("peak {} of {}", format_bytes(f.round.engine.peak_rss_bytes),
@@ -280,10 +311,13 @@ Json engine_json(const EngineRun& run, const EngineBenchOptions& options) {
               {"bytes_read", round.engine.experts.bytes_read},
               {"read_rate", f.read_rate},
               {"read_rate_waiting", optional_json(rate_while_waiting(round.engine.experts))},
-              {"read_rate_limit", nullptr},
+              {"read_rate_limit", optional_json(round.read_rate_limit)},
+              {"streaming_floor_seconds",
+               optional_json(streaming_floor_seconds(round, options.work, run.experts_per_token))},
               {"read_busy_share", round.engine.experts.busy_seconds / round.seconds},
               {"lookahead", run.lookahead},
               {"lookahead_accuracy", optional_json(lookahead_accuracy(round.engine.experts))},
+              {"lookahead_accuracy_by_layer", accuracy_by_layer(round)},
               {"lookahead_reads", round.engine.experts.predicted},
               {"lookahead_reads_right", round.engine.experts.predicted_right},
               {"lookahead_wasted_bytes", round.engine.experts.wasted_bytes},

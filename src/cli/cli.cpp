@@ -138,6 +138,7 @@ Result<int> run_guarded(const std::vector<std::string>& words) {
 }  // namespace
 
 int run_cli(const std::vector<std::string>& words) {
+  signal(SIGXFSZ, SIG_IGN);  // a file-size limit (ulimit -f) likewise
   signal(SIGPIPE, SIG_IGN);  // a reader that went away is an error like a full disk
   Result<int> result = run_guarded(words);
   flush_output();

@@ -154,8 +154,8 @@ constexpr CommandSpec kCommands[] = {
      "Reads random places of the expert files, each the size of a record, by io_uring and by "
      "threads, past the page cache and through it, in alternating rounds: with a steady number of "
      "reads in flight (--depth), and in bursts that are waited for before the next (--burst), "
-     "which "
-     "is how decoding reads. Shows GB/s, how long single reads take, and CPU time. Reads through "
+     "which is how decoding reads. Shows GB/s, how long single reads take, and CPU time. Reads "
+     "through "
      "the page cache meet the disk: what they are to read is dropped from it first. Takes memory "
      "for the reads in flight.",
      {{"MODEL", "a container's path, the name of an installed model, or a file"}, {}}},
@@ -345,9 +345,14 @@ constexpr FlagSpec kFlags[] = {
      "instruction set of the arithmetic; ref is the reference, and what check takes",
      FlagGroup::engine, kPlan},
 
+    {"--mmap", "", "",
+     "experts from memory-mapped files, as a measure: nothing is verified, and what is mapped is "
+     "beyond --memory",
+     FlagGroup::command, kBenchEngine},
     {"--disk-rate", "SIZE", "",
-     "predict speeds for a disk that reads so many bytes a second, e.g. 2GiB", FlagGroup::command,
-     on({info})},
+     "info: predict speeds for a disk that reads so many bytes a second, e.g. 2GiB; bench: read "
+     "through a model of such a disk",
+     FlagGroup::command, on({info}) | kBenchEngine},
 
     {"--json", "", "", "print facts as JSON", FlagGroup::general,
      on({install, list, info, verify, chat, generate, logits, check, bench_io, trace, simulate}) |

@@ -70,10 +70,9 @@ Json reads_json(const ReadReport& report, const EngineOptions& options) {
 Result<std::optional<MachineSpeed>> machine_speed(const Args& args, const EngineOptions& options,
                                                   const MemoryPlan& plan, const ReadReport& reads) {
   ASSIGN_OR_RETURN(const uint64_t asked, args.bytes("--disk-rate", 0));
-  auto disk = static_cast<double>(asked);
-  for (const MeasuredMethod& rate : reads.rates.rates)
-    if (asked == 0 && rate.method == reads.method) disk = rate.bytes_per_second;
-  if (disk == 0) return std::optional<MachineSpeed>();
+  const MeasuredMethod* const measured = reads.rates.find(reads.method);
+  if (asked == 0 && measured == nullptr) return std::optional<MachineSpeed>();
+  const double disk = asked > 0 ? static_cast<double>(asked) : measured->bytes_per_second;
   ASSIGN_OR_RETURN(const Kernels* kernels, select_kernels(options.kernels));
   const uint64_t spare_bytes = plan.budget_bytes - std::min(plan.budget_bytes, plan.process_bytes);
   ASSIGN_OR_RETURN(const MeasuredRates rates,

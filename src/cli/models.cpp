@@ -103,9 +103,14 @@ Error not_installed(std::string_view model, const fs::path& directory) {
                     : fmt::format("installed in {}: {}", directory.string(), names));
 }
 
-// A file that is being written carries ".tmp" (io/file.h, write_file_atomically).
+// A file that is being written carries ".tmp", or ".PID.tmp" (io/file.h, write_file_atomically).
 std::string_view without_temporary_suffix(std::string_view name) {
-  if (name.ends_with(".tmp")) name.remove_suffix(4);
+  if (!name.ends_with(".tmp")) return name;
+  name.remove_suffix(4);
+  const size_t dot = name.rfind('.');
+  if (dot != name.npos && dot + 1 < name.size() &&
+      name.find_first_not_of("0123456789", dot + 1) == name.npos)
+    name = name.substr(0, dot);
   return name;
 }
 

@@ -53,6 +53,14 @@ Status apply_sampling_flags(const Args& args, SamplingParams& params) {
   return validate_sampling(params);
 }
 
+// Of a switch that is on unless it is turned off.
+Result<bool> on_or_off(const Args& args, std::string_view flag) {
+  const std::string value = args.text(flag, "on");
+  if (value != "on" && value != "off")
+    return invalid_argument_error("{} must be on or off, not '{}'", flag, value);
+  return value == "on";
+}
+
 bool valid_date(std::string_view text) {
   if (text.size() != 10 || text[4] != '-' || text[7] != '-') return false;
   const auto part = [&](size_t from, size_t count) {
@@ -87,15 +95,9 @@ Result<EngineOptions> engine_options(const Args& args) {
   options.direct = args.text("--direct", options.direct);
   options.lookahead = args.text("--lookahead", options.lookahead);
   if (args.command() == Command::chat || args.command() == Command::generate) {
-    const std::string usage = args.text("--usage", "on");
-    if (usage != "on" && usage != "off")
-      return invalid_argument_error("--usage must be on or off, not '{}'", usage);
-    options.keeps_usage = usage == "on";
+    ASSIGN_OR_RETURN(options.keeps_usage, on_or_off(args, "--usage"));
   }
-  const std::string governor = args.text("--governor", "on");
-  if (governor != "on" && governor != "off")
-    return invalid_argument_error("--governor must be on or off, not '{}'", governor);
-  options.governor = governor == "on";
+  ASSIGN_OR_RETURN(options.governor, on_or_off(args, "--governor"));
   RETURN_IF_ERROR(validate_engine_options(options));
   return options;
 }

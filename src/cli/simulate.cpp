@@ -17,21 +17,11 @@
 namespace wader {
 namespace {
 
-std::vector<std::string_view> split(std::string_view text) {
-  std::vector<std::string_view> parts;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
 // "128" is slots, "50%" a share of all experts.
 Result<std::vector<uint32_t>> slot_counts(std::string_view text, const TraceShape& shape) {
   const double all = double{1} * shape.layers * shape.experts;
   std::vector<uint32_t> out;
-  for (const std::string_view part : split(text)) {
+  for (const std::string_view part : split_list(text)) {
     const bool percent = part.ends_with('%');
     double number = 0;
     const char* end = part.data() + part.size() - (percent ? 1 : 0);
@@ -56,7 +46,7 @@ Result<std::vector<EvictionRule>> rules_of(const Args& args) {
     return rules;
   }
   const std::string text = args.text("--policies");
-  for (const std::string_view part : split(text)) {
+  for (const std::string_view part : split_list(text)) {
     auto rule = eviction_rule_from_name(part);
     if (!rule.ok()) return std::move(rule).error().within("--policies");
     rules.push_back(*rule);
@@ -119,17 +109,27 @@ Result<Simulation> run_all(const Args& args) {
 
 using Count = uint64_t SimulatedReads::*;
 
-// Bytes that a token reads under Belady's rule, and under each rule as a multiple of that.
-std::string table(const Simulation& sim, std::string_view title, Count missed, uint64_t tokens) {
-  const uint32_t all = sim.trace.shape.layers * sim.trace.shape.experts;
+// The title and the columns' names.
+std::string table_head(const Simulation& sim, std::string_view title) {
   std::string out = fmt::format("{}\n{:>7} {:>6} {:>14}", title, "slots", "share", "belady");
   for (size_t c = 1; c < sim.columns.size(); ++c)
     out += fmt::format(" {:>12}", sim.columns[c].name);
-  out += "\n";
+  return out + "\n";
+}
+
+// A row's slots, and their share of all experts.
+std::string row_head(const Simulation& sim, size_t i) {
+  const uint32_t all = sim.trace.shape.layers * sim.trace.shape.experts;
+  return fmt::format("{:>7} {:>5.1f}%", sim.slots[i], 100.0 * sim.slots[i] / all);
+}
+
+// Bytes that a token reads under Belady's rule, and under each rule as a multiple of that.
+std::string table(const Simulation& sim, std::string_view title, Count missed, uint64_t tokens) {
+  std::string out = table_head(sim, title);
   for (size_t i = 0; i < sim.slots.size(); ++i) {
     const auto least = static_cast<double>(sim.columns[0].reads[i].*missed);
     const double bytes = least * static_cast<double>(sim.trace.shape.record_bytes);
-    out += fmt::format("{:>7} {:>5.1f}% {:>14}", sim.slots[i], 100.0 * sim.slots[i] / all,
+    out += fmt::format("{} {:>14}", row_head(sim, i),
                        format_bytes(static_cast<uint64_t>(bytes / static_cast<double>(tokens))));
     for (size_t c = 1; c < sim.columns.size(); ++c) {
       const auto own = static_cast<double>(sim.columns[c].reads[i].*missed);
@@ -142,14 +142,10 @@ std::string table(const Simulation& sim, std::string_view title, Count missed, u
 
 std::string after_prompt_table(const Simulation& sim) {
   std::string out =
-      fmt::format("\nHits of the first {} tokens after a prompt of {} or more\n{:>7} {:>6} {:>14}",
-                  kTokensAfterPrompt, kLongPrompt, "slots", "share", "belady");
-  for (size_t c = 1; c < sim.columns.size(); ++c)
-    out += fmt::format(" {:>12}", sim.columns[c].name);
-  out += "\n";
-  const uint32_t all = sim.trace.shape.layers * sim.trace.shape.experts;
+      table_head(sim, fmt::format("\nHits of the first {} tokens after a prompt of {} or more",
+                                  kTokensAfterPrompt, kLongPrompt));
   for (size_t i = 0; i < sim.slots.size(); ++i) {
-    out += fmt::format("{:>7} {:>5.1f}%", sim.slots[i], 100.0 * sim.slots[i] / all);
+    out += row_head(sim, i);
     for (size_t c = 0; c < sim.columns.size(); ++c) {
       const SimulatedReads& reads = sim.columns[c].reads[i];
       const double rate = 1 - static_cast<double>(reads.after_prompt_missed) /
@@ -208,6 +204,9 @@ std::string plot(const Simulation& sim, const std::string& name) {
 Result<int> run_simulate(const Args& args) {
   ASSIGN_OR_RETURN(const Simulation sim, run_all(args));
   const std::string name = std::filesystem::path(args.operand(0)).filename().string();
+  std::error_code error;
+  if (args.has("--svg") && std::filesystem::equivalent(args.text("--svg"), args.operand(0), error))
+    return invalid_argument_error("--svg {} is the trace itself", args.text("--svg"));
   if (args.has("--svg"))
     RETURN_IF_ERROR(write_file_atomically(args.text("--svg"), plot(sim, name)));
   if (args.has("--json")) {

@@ -151,6 +151,16 @@ std::string pad_to(std::string_view text, size_t columns) {
   return std::string(text) + std::string(used < columns ? columns - used : 0, ' ');
 }
 
+std::vector<std::string_view> split_list(std::string_view text) {
+  std::vector<std::string_view> items;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    items.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
+}
+
 Result<std::vector<int32_t>> parse_token_ids(std::string_view text, uint32_t limit) {
   constexpr std::string_view kBlank = " \t\r\n";
   const auto trim = [&](std::string_view s) {

@@ -35,6 +35,8 @@ std::vector<std::string> wrap(std::string_view text, size_t width);
 size_t columns_of(std::string_view text);
 std::string pad_to(std::string_view text, size_t columns);
 
+// "a,b,c" → its items, empty ones too.
+std::vector<std::string_view> split_list(std::string_view text);
 // "1,2,3", "1 2 3" or "[1, 2, 3]" → ids, at least one, each in [0, limit). The error names the
 // first bad item.
 Result<std::vector<int32_t>> parse_token_ids(std::string_view text, uint32_t limit);

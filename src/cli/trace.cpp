@@ -177,10 +177,8 @@ Result<int> run_trace(const Args& args) {
   const ArchitectureSpec& spec = container.spec();
   const TraceShape shape{spec.moe_layer_count(), spec.experts, spec.experts_per_token,
                          container.manifest().experts.stride_bytes, container.identity()};
-  ASSIGN_OR_RETURN(RoutingTraceWriter writer,
-                   RoutingTraceWriter::create(args.text("--output"), shape));
-  Recorder recorder(std::move(writer), shape);
-  engine_flags.on_routing = [&](uint32_t, std::span<const uint32_t> ids) { recorder.take(ids); };
+  std::optional<Recorder> recorder;
+  engine_flags.on_routing = [&](uint32_t, std::span<const uint32_t> ids) { recorder->take(ids); };
   watch_interrupts();
   ASSIGN_OR_RETURN(const auto engine, open_engine(container, engine_flags));
   GenerateOptions options;
@@ -198,17 +196,21 @@ Result<int> run_trace(const Args& args) {
   }
   options.stop_ids = work.stop_ids;
   ASSIGN_OR_RETURN(const auto session, engine->new_session());
-  RETURN_IF_ERROR(record(*session, work, options, recorder));
-  RETURN_IF_ERROR(recorder.finish());
+  // Only now: what stands there is not lost to a command that cannot work.
+  ASSIGN_OR_RETURN(RoutingTraceWriter writer,
+                   RoutingTraceWriter::create(args.text("--output"), shape));
+  recorder.emplace(std::move(writer), shape);
+  RETURN_IF_ERROR(record(*session, work, options, *recorder));
+  RETURN_IF_ERROR(recorder->finish());
   if (args.has("--json"))
     print_json({{"prompts", work.prompts.size()},
-                {"passes", recorder.passes()},
-                {"tokens", recorder.tokens()},
-                {"bytes", recorder.bytes()}});
+                {"passes", recorder->passes()},
+                {"tokens", recorder->tokens()},
+                {"bytes", recorder->bytes()}});
   else
     print(terminal_safe(fmt::format("{}: {} prompts, {} tokens in {} passes, {}\n",
-                                    args.text("--output"), work.prompts.size(), recorder.tokens(),
-                                    recorder.passes(), format_bytes(recorder.bytes()))));
+                                    args.text("--output"), work.prompts.size(), recorder->tokens(),
+                                    recorder->passes(), format_bytes(recorder->bytes()))));
   return 0;
 }
 

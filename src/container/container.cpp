@@ -87,6 +87,14 @@ Result<Container> Container::open(const fs::path& directory) {
   return container;
 }
 
+std::vector<std::filesystem::path> Container::expert_files() const {
+  std::vector<std::filesystem::path> paths;
+  for (uint32_t layer = 0; layer < spec().layer_count(); ++layer)
+    if (spec().layers[layer].ffn == FfnKind::moe)
+      paths.push_back(directory_ / expert_file_name(layer));
+  return paths;
+}
+
 uint64_t Container::expert_digest(uint32_t layer, uint32_t expert) const {
   CHECK(has_experts(spec(), layer) && expert < spec().experts);
   return digests_[uint64_t{spec().moe_layers_before(layer)} * spec().experts + expert];

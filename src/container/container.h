@@ -74,6 +74,8 @@ class Container {
   // It covers every digest of small files and of digests.bin, and so every byte of the weights.
   uint64_t identity() const { return manifest_.digest; }
 
+  // Of the layers with routed experts, in their order.
+  std::vector<std::filesystem::path> expert_files() const;
   // `layer` has routed experts.
   uint64_t expert_digest(uint32_t layer, uint32_t expert) const;
   uint64_t trunk_digest(size_t tensor_index) const;

@@ -161,6 +161,9 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
   ASSIGN_OR_RETURN(model->cache_, ExpertCache::create(*model->source_, plan.slots, rule,
                                                       *model->queue_, *model->threads_));
   ASSIGN_OR_RETURN(model->weights_, TrunkWeights::load(model->container_));
+  if (options.make_experts) {
+    ASSIGN_OR_RETURN(model->other_experts_, options.make_experts(model->container_));
+  }
   if (options.on_routing)
     model->routing_observer_.on_router = [on_routing = options.on_routing](
                                              uint32_t layer, std::span<const uint32_t> ids,
@@ -206,11 +209,11 @@ Status LoadedModel::run(std::span<const Row> rows, const LogitsFn& on_logits,
   const bool decodes = rows.size() == 1;
   const PassSeconds seconds_before = stats_.pass_seconds;
   const ExpertCounters before = cache_->counters();
-  RETURN_IF_ERROR(forward(
-      {container_.spec(), container_.manifest().experts, weights_, rope_, *kernels_, *cache_,
-       *threads_, work_, decodes ? lookahead_.active() : lookahead_.mode() != LookaheadMode::off,
-       &stats_.pass_seconds},
-      rows, on_logits, observer));
+  RETURN_IF_ERROR(forward({container_.spec(), container_.manifest().experts, weights_, rope_,
+                           *kernels_, other_experts_ ? *other_experts_ : *cache_, *threads_, work_,
+                           decodes ? lookahead_.active() : lookahead_.mode() != LookaheadMode::off,
+                           &stats_.pass_seconds},
+                          rows, on_logits, observer));
   if (!decodes) return {};
   const ExpertCounters experts = cache_->counters().since(before);
   lookahead_.end_pass({.pass_seconds = stats_.pass_seconds.total() - seconds_before.total(),
@@ -247,11 +250,6 @@ EngineStats LoadedModel::stats() const {
   stats.slots = cache_->slot_count();
   stats.usable_slots = cache_->usable_count();
   return stats;
-}
-
-void LoadedModel::reset_stats() {
-  stats_ = {};
-  cache_->reset_counters();
 }
 
 }  // namespace wader

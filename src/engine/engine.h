@@ -16,7 +16,7 @@
 #include "base/units.h"
 #include "container/container.h"
 #include "engine/governor.h"
-#include "experts/counters.h"
+#include "experts/expert_cache.h"
 #include "io/read_queue.h"
 #include "kernels/ops.h"
 #include "model/memory_plan.h"
@@ -54,6 +54,8 @@ struct EngineOptions {
   bool keeps_usage = false;
   // Expert bytes from which on a model's reads are measured at its first use. Tests lower it.
   uint64_t measured_expert_bytes = 256 * kMiB;
+  // Benches give experts from elsewhere: the cache then gets one working set of slots, unused.
+  std::function<Result<std::unique_ptr<Experts>>(const Container&)> make_experts = {};
   // Tests put faults under the cache by giving their own reads.
   std::function<std::unique_ptr<ReadQueue>()> make_read_queue = {};
   // Tests tell the governor what the machine has left, once a pass.
@@ -142,7 +144,12 @@ class Engine {
   virtual const Tokenizer* tokenizer() const = 0;  // null when the container has no tokenizer.json
   virtual const MemoryPlan& plan() const = 0;
   virtual std::string io_description() const = 0;  // "io_uring, O_DIRECT"
-  // "on", "off", "auto: on", "auto: off after 3 trials": whether decoding reads ahead now.
+  // Where experts are read and by what, for measuring how fast that can be: between two passes.
+  virtual const ExpertSource& expert_source() const = 0;
+  virtual ReadQueue& read_queue() = 0;
+  virtual std::span<const LayerPredictions> predictions() const = 0;  // of lookahead, by layer
+  // "on", "off", "auto: on", "auto: off, it did not pay in 3 trials": whether decoding reads ahead
+  // now.
   virtual std::string lookahead_description() const = 0;
   virtual const Kernels& kernels() const = 0;  // the chosen back end
   // The trunk as it lies in memory, for measuring how fast that can be read.
@@ -151,7 +158,6 @@ class Engine {
   virtual const std::vector<TokenId>& eos_ids() const = 0;     // of generation_config.json
   virtual Result<std::unique_ptr<Session>> new_session() = 0;  // at most plan().sessions at once
   virtual EngineStats stats() const = 0;
-  virtual void reset_stats() = 0;
 };
 
 // The plan that open() would make, without loading anything: for `wader info`.

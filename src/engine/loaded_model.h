@@ -29,6 +29,12 @@ class LoadedModel final : public Engine {
   const Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   const MemoryPlan& plan() const override { return plan_; }
   std::string io_description() const override;
+  std::span<const LayerPredictions> predictions() const override { return cache_->predictions(); }
+  const ExpertSource& expert_source() const override { return *source_; }
+  ReadQueue& read_queue() override {
+    cache_->settle();
+    return *queue_;
+  }
   std::string lookahead_description() const override { return lookahead_.description(); }
   const Kernels& kernels() const override { return *kernels_; }
   std::span<const std::byte> trunk_bytes() const override { return weights_.bytes(); }
@@ -36,7 +42,6 @@ class LoadedModel final : public Engine {
   const std::vector<TokenId>& eos_ids() const override { return eos_ids_; }
   Result<std::unique_ptr<Session>> new_session() override;
   EngineStats stats() const override;
-  void reset_stats() override;
 
   // One pass over `rows`, its times and what lookahead gave counted.
   Status run(std::span<const Row> rows, const LogitsFn& on_logits,
@@ -73,6 +78,7 @@ class LoadedModel final : public Engine {
   std::unique_ptr<ContainerExperts> source_;
   std::unique_ptr<ReadQueue> queue_;
   std::unique_ptr<ExpertCache> cache_;
+  std::unique_ptr<Experts> other_experts_;  // of EngineOptions::make_experts, else null
   LookaheadGate lookahead_{LookaheadMode::off};
   ForwardObserver routing_observer_;
   bool keeps_usage_ = false;

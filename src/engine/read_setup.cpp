@@ -28,21 +28,23 @@ Result<std::optional<ReadEngine>> forced_engine(const EngineOptions& options) {
   return invalid_argument_error("--io takes auto, uring or threads, not '{}'", options.io);
 }
 
-std::vector<std::filesystem::path> expert_files(const Container& container) {
-  std::vector<std::filesystem::path> paths;
-  const ArchitectureSpec& spec = container.spec();
-  for (uint32_t layer = 0; layer < spec.layer_count(); ++layer)
-    if (spec.layers[layer].ffn == FfnKind::moe)
-      paths.push_back(container.directory() / expert_file_name(layer));
-  return paths;
-}
-
 uint64_t record_bytes(const Container& container) {
   return container.manifest().experts.stride_bytes;
 }
 
 Result<std::unique_ptr<ReadQueue>> queue_of(ReadEngine engine, const Container& container) {
   return make_queue(engine, kReadsInFlight, record_bytes(container));
+}
+
+// Whether reads with O_DIRECT may be taken: they work here and are not forbidden. An error when
+// they are forced and do not.
+Result<bool> may_read_direct(const Container& container, std::optional<bool> forced) {
+  if (forced == false) return false;
+  const bool works = direct_reads_work(container.expert_files().front().string());
+  if (forced == true && !works)
+    return unsupported_error("{}: the file system does not read with O_DIRECT; use --direct auto",
+                             container.directory().string());
+  return works;
 }
 
 // The methods that the flags leave and this system has, in order of preference. An error when a
@@ -57,11 +59,7 @@ Result<std::vector<ReadMethod>> candidates_for(const Container& container,
     uring = queue.ok();
     if (!uring && engine == ReadEngine::uring) return std::move(queue).error().within("--io uring");
   }
-  const bool direct_works =
-      direct != false && direct_reads_work(expert_files(container).front().string());
-  if (direct == true && !direct_works)
-    return unsupported_error("{}: the file system does not read with O_DIRECT; use --direct auto",
-                             container.directory().string());
+  ASSIGN_OR_RETURN(const bool direct_works, may_read_direct(container, direct));
   std::vector<ReadMethod> candidates;
   for (const ReadMethod method : kReadMethods) {
     const bool works =
@@ -114,7 +112,7 @@ Result<std::vector<MeasuredMethod>> measure(const Container& container,
   job.record_bytes = record_bytes(container);
   job.records_a_file = container.spec().experts;
   job.seed = container.identity();
-  const auto files = expert_files(container);
+  const auto files = container.expert_files();
   const size_t step = (files.size() + kMostProbeFiles - 1) / kMostProbeFiles;
   for (size_t i = 0; i < files.size(); i += step) job.files.push_back(files[i]);
   const uint64_t records =
@@ -165,16 +163,15 @@ Result<ReadSetup> open_reads(const Container& container, const EngineOptions& op
   ReadSetup setup;
   if (options.make_read_queue) {
     ASSIGN_OR_RETURN(const auto direct, forced_direct(options));
-    const DirectIo mode = !direct ? DirectIo::automatic : (*direct ? DirectIo::on : DirectIo::off);
-    ASSIGN_OR_RETURN(setup.source, ContainerExperts::open(container, mode));
+    ASSIGN_OR_RETURN(const bool direct_works, may_read_direct(container, direct));
+    ASSIGN_OR_RETURN(setup.source, ContainerExperts::open(container, direct_works));
     setup.queue = options.make_read_queue();
     return setup;
   }
   ASSIGN_OR_RETURN(const std::vector<ReadMethod> candidates, candidates_for(container, options));
   ASSIGN_OR_RETURN(const ReadMethod method,
                    choose_method(container, options, candidates, memory_bytes));
-  ASSIGN_OR_RETURN(setup.source,
-                   ContainerExperts::open(container, method.direct ? DirectIo::on : DirectIo::off));
+  ASSIGN_OR_RETURN(setup.source, ContainerExperts::open(container, method.direct));
   ASSIGN_OR_RETURN(setup.queue, queue_of(method.engine, container));
   return setup;
 }

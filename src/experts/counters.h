@@ -30,4 +30,9 @@ struct ExpertCounters {
   ExpertCounters since(const ExpertCounters& before) const;
 };
 
+// Reads started ahead for one layer, and how many of them its passes asked for.
+struct LayerPredictions {
+  uint64_t predicted = 0, right = 0;
+};
+
 }  // namespace wader

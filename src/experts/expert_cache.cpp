@@ -10,8 +10,18 @@
 namespace wader {
 namespace {
 
-constexpr uint64_t kMaxPieces =
-    64;  // of one record; the tag of a read is slot · kMaxPieces + piece
+// Of one record; the tag of a read is slot · kMaxPieces + piece.
+constexpr uint64_t kMaxPieces = 64;
+
+// A read ahead that may be wrong is made in pieces, of which those that have not started are taken
+// back when its pass comes: 2 MiB are 0.5 ms of a fast disk, 4 ms of a slow one, and large enough
+// for its full rate.
+constexpr uint64_t kAheadPieceBytes = 2 * kMiB;
+
+uint64_t ahead_piece_bytes(uint64_t record_bytes) {
+  const uint64_t least = align_up((record_bytes + kMaxPieces - 1) / kMaxPieces, kDirectAlignment);
+  return std::max(kAheadPieceBytes, least);
+}
 
 double seconds_between(std::chrono::steady_clock::time_point from,
                        std::chrono::steady_clock::time_point to) {
@@ -20,22 +30,9 @@ double seconds_between(std::chrono::steady_clock::time_point from,
 
 }  // namespace
 
-ExpertCache::Lease::~Lease() {
-  if (cache_ == nullptr) return;
-  cache_->policy_.unpin(slot_);
-  --cache_->leases_;
-}
-
-ExpertCache::Lease& ExpertCache::Lease::operator=(Lease&& other) noexcept {
-  Lease taken(std::move(other));
-  std::swap(cache_, taken.cache_);
-  std::swap(slot_, taken.slot_);
-  std::swap(index_, taken.index_);
-  return *this;
-}
-
-std::span<const std::byte> ExpertCache::Lease::record() const {
-  return {cache_->record_of(slot_), static_cast<size_t>(cache_->source_.record_bytes())};
+void ExpertCache::release(uint32_t slot) {
+  policy_.unpin(slot);
+  --leases_;
 }
 
 Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertSource& source, uint32_t slots,
@@ -55,14 +52,17 @@ ExpertCache::ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRul
     : source_(source),
       queue_(queue),
       threads_(threads),
+      piece_bytes_(ahead_piece_bytes(source.record_bytes())),
       policy_(slots, source.layers(), source.experts(), rule),
       memory_(std::move(memory)),
+      predictions_(source.layers()),
       reads_(slots),
       piece_digests_(record_pieces(source.record_bytes())),
       landed_(queue.capacity()) {
   ready_.reserve(source.experts());
   missing_.reserve(source.experts());
   predicted_.reserve(source.experts());
+  pinned_.reserve(source.experts());
   loose_.reserve(slots);
   requests_.reserve(kMaxPieces);
 }
@@ -70,7 +70,7 @@ ExpertCache::ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRul
 // A read writes into the slots until it is complete.
 ExpertCache::~ExpertCache() {
   if (open_) end();
-  while (queue_.in_flight() > 0) (void)wait_for_reads();
+  settle();
 }
 
 void ExpertCache::begin(uint32_t layer, std::span<const uint32_t> ids,
@@ -89,14 +89,13 @@ void ExpertCache::begin(uint32_t layer, std::span<const uint32_t> ids,
   waited_ = took_over_ = false;
   pass_start_ = Clock::now();
   (void)take_in(queue_.poll(landed_));  // what was read ahead; its errors are nobody's
-  if (!busy_) idle_seconds_ += (seconds_between(idle_since_, pass_start_) - idle_seconds_) / 8;
   // Residents are pinned before any slot is given to a missing one, so that no hit of this pass is
   // evicted by it.
   for (uint32_t i = 0; i < ids.size(); ++i) {
     if (const auto loose = find_loose(layer, ids[i])) {
       const uint32_t slot = loose_[*loose];
       loose_.erase(loose_.begin() + static_cast<ptrdiff_t>(*loose));
-      adopt(slot, i, uses[i], pass_start_);
+      adopt(slot, i, uses[i]);
       ++counters_.misses;
     } else if (const auto slot = policy_.pin_resident(layer, ids[i], uses[i])) {
       ready_.push_back({*slot, i});
@@ -111,15 +110,15 @@ void ExpertCache::begin(uint32_t layer, std::span<const uint32_t> ids,
   submit_more();
 }
 
-// Makes a record that is read ahead, or was, the pass's own.
-void ExpertCache::adopt(uint32_t slot, uint32_t index, uint32_t uses, Clock::time_point now) {
+// Makes a record that was read ahead, or is being read, the pass's own.
+void ExpertCache::adopt(uint32_t slot, uint32_t index, uint32_t uses) {
   Read& read = reads_[slot];
   policy_.count_uses(read.layer, read.expert, uses);
-  if (read.reader == ReadFor::ahead) ++counters_.predicted_right;
+  count_prediction(read.layer, /*right=*/true);
   read.reader = ReadFor::pass;
   read.index = index;
+  counters_.hidden_seconds += seconds_of(read.bytes_landed);
   if (read.pieces_in_flight == 0) {
-    counters_.hidden_seconds += read_seconds_;
     ready_.push_back({slot, index});
     return;
   }
@@ -127,23 +126,17 @@ void ExpertCache::adopt(uint32_t slot, uint32_t index, uint32_t uses, Clock::tim
   took_over_ = true;
   // What has not started goes to the end of the reads that are asked for, before all others ahead.
   uint64_t withdrawn = 0;
-  const size_t pieces = source_.extents(read.layer, read.expert).size();
-  for (uint64_t piece = 0; piece < pieces; ++piece)
+  for (uint64_t piece = 0; piece < pieces_of(read); ++piece)
     if (queue_.withdraw(slot * kMaxPieces + piece)) withdrawn |= uint64_t{1} << piece;
-  if (withdrawn == 0)
-    counters_.hidden_seconds += std::min(read_seconds_, seconds_between(read.submitted, now));
-  else
-    submit_pieces(slot, withdrawn);
+  if (withdrawn != 0) submit_pieces(slot, withdrawn);
 }
 
-void ExpertCache::predict(uint32_t layer, std::span<const uint32_t> ids, uint32_t most) {
-  CHECK(layer < source_.layers() && ids.size() <= source_.experts());
+void ExpertCache::predict(uint32_t layer, std::span<const uint32_t> ids, Certainty certainty) {
+  CHECK(layer < source_.layers() && ids.size() <= source_.experts() && (!open_ || layer != layer_));
   drop_ahead();
   ahead_layer_ = layer;
-  for (const uint32_t expert : ids) {
-    if (predicted_.size() == most) break;
-    if (!policy_.is_resident(layer, expert)) predicted_.push_back(expert);
-  }
+  ahead_certainty_ = certainty;
+  predicted_.assign(ids.begin(), ids.end());
   submit_more();
 }
 
@@ -160,26 +153,34 @@ bool ExpertCache::drop(uint32_t slot) {
   Read& read = reads_[slot];
   if (read.reader == ReadFor::nobody) return false;
   read.reader = ReadFor::nobody;
+  counters_.wasted_bytes += read.bytes_landed;
   if (read.pieces_in_flight == 0) {
-    counters_.wasted_bytes += source_.record_bytes();
+    count_prediction(read.layer, /*right=*/false);
     policy_.unpin(slot);
     return true;
   }
-  const size_t pieces = source_.extents(read.layer, read.expert).size();
-  for (uint64_t piece = 0; piece < pieces; ++piece)
+  uint64_t bytes_in_flight = source_.record_bytes() - read.bytes_landed;
+  for (uint64_t piece = 0; piece < pieces_of(read); ++piece)
     if (queue_.withdraw(slot * kMaxPieces + piece)) {
       --read.pieces_in_flight;
-      read.incomplete = true;
+      bytes_in_flight -= piece_of(read, piece).bytes;
     }
+  if (read.bytes_landed > 0 || read.pieces_in_flight > 0)
+    count_prediction(read.layer, /*right=*/false);
   if (read.pieces_in_flight > 0) {
-    if (!missing_.empty())
-      counters_.delay_seconds +=
-          std::max(0.0, read_seconds_ - seconds_between(read.submitted, Clock::now()));
+    if (!missing_.empty()) counters_.delay_seconds += seconds_of(bytes_in_flight);
     return false;
   }
-  --counters_.predicted;  // it never started
   policy_.release_failed(slot);
   return true;
+}
+
+void ExpertCache::count_prediction(uint32_t layer, bool right) {
+  ++counters_.predicted;
+  ++predictions_[layer].predicted;
+  if (!right) return;
+  ++counters_.predicted_right;
+  ++predictions_[layer].right;
 }
 
 void ExpertCache::submit_more() {
@@ -199,38 +200,72 @@ bool ExpertCache::submit_missing() {
   return true;
 }
 
-bool ExpertCache::submit_ahead() {
+// What is only likely one after the other: a slot given to a read that then does not start has lost
+// what it held for nothing. A predicted expert that is resident is no victim of one that is not.
+void ExpertCache::submit_ahead() {
+  if (predicted_head_ == predicted_.size() ||
+      (ahead_certainty_ == Certainty::likely && reads_ahead()))
+    return;
+  pinned_.clear();
+  for (const uint32_t expert : predicted_) {
+    if (find_loose(ahead_layer_, expert)) continue;  // pinned since it was submitted
+    if (const auto slot = policy_.pin_resident(ahead_layer_, expert, 0)) pinned_.push_back(*slot);
+  }
   for (; predicted_head_ < predicted_.size(); ++predicted_head_) {
     const uint32_t expert = predicted_[predicted_head_];
-    if (const auto loose = find_loose(ahead_layer_, expert)) {  // a wrong one that is right now
-      reads_[loose_[*loose]].reader = ReadFor::ahead;
-      ++counters_.predicted;
-      continue;
-    }
+    if (policy_.is_resident(ahead_layer_, expert)) continue;
+    if (ahead_certainty_ == Certainty::likely && reads_ahead()) break;
     const auto slot = submit_record(ahead_layer_, expert, 0, ReadFor::ahead);
-    if (!slot) return false;
+    if (!slot) break;
     loose_.push_back(*slot);
-    ++counters_.predicted;
   }
-  return true;
+  for (const uint32_t slot : pinned_) policy_.unpin(slot);
+}
+
+bool ExpertCache::reads_ahead() const {
+  return std::any_of(loose_.begin(), loose_.end(),
+                     [this](uint32_t slot) { return reads_[slot].pieces_in_flight > 0; });
 }
 
 // The slot, or nothing when no slot or no place in the queue is free.
 std::optional<uint32_t> ExpertCache::submit_record(uint32_t layer, uint32_t expert, uint32_t uses,
                                                    ReadFor reader) {
-  const size_t pieces = source_.extents(layer, expert).size();
+  Read read;
+  read.layer = layer;
+  read.expert = expert;
+  read.reader = reader;
+  read.submitted = Clock::now();
+  read.split = reader == ReadFor::ahead && ahead_certainty_ == Certainty::likely &&
+               source_.extents(layer, expert).size() == 1 &&
+               source_.record_bytes() <= queue_.capacity() * piece_bytes_;
+  const uint64_t pieces = pieces_of(read);
   CHECK(pieces >= 1 && pieces <= kMaxPieces && pieces <= queue_.capacity());
   if (queue_.in_flight() + pieces > queue_.capacity()) return {};
   const auto slot = policy_.reserve(layer, expert, uses);
   if (!slot) return {};
-  Read& read = reads_[*slot] = {};
-  read.layer = layer;
-  read.expert = expert;
   read.pieces_in_flight = static_cast<uint32_t>(pieces);
-  read.reader = reader;
-  read.submitted = Clock::now();
+  reads_[*slot] = read;
   submit_pieces(*slot, pieces == kMaxPieces ? ~uint64_t{0} : (uint64_t{1} << pieces) - 1);
   return slot;
+}
+
+// A record is read in its extents, or its only extent in parts.
+uint64_t ExpertCache::pieces_of(const Read& read) const {
+  if (!read.split) return source_.extents(read.layer, read.expert).size();
+  return (source_.record_bytes() + piece_bytes_ - 1) / piece_bytes_;
+}
+
+Extent ExpertCache::piece_of(const Read& read, uint64_t piece) const {
+  const std::span<const Extent> extents = source_.extents(read.layer, read.expert);
+  if (!read.split) return extents[piece];
+  const uint64_t begin = piece * piece_bytes_;
+  return {extents[0].file, extents[0].offset_bytes + begin,
+          std::min(piece_bytes_, extents[0].bytes - begin)};
+}
+
+// What reading so many bytes takes the disk.
+double ExpertCache::seconds_of(uint64_t bytes) const {
+  return read_seconds_ * static_cast<double>(bytes) / static_cast<double>(source_.record_bytes());
 }
 
 // The pieces of the slot's record whose bits are set.
@@ -238,11 +273,10 @@ void ExpertCache::submit_pieces(uint32_t slot, uint64_t pieces) {
   const Read& read = reads_[slot];
   requests_.clear();
   std::byte* into = record_of(slot);
-  uint64_t piece = 0;
-  for (const Extent& extent : source_.extents(read.layer, read.expert)) {
+  for (uint64_t piece = 0; piece < pieces_of(read); ++piece) {
+    const Extent extent = piece_of(read, piece);
     if (pieces >> piece & 1) requests_.push_back({extent, into, slot * kMaxPieces + piece});
     into += extent.bytes;
-    ++piece;
   }
   CHECK(into == record_of(slot) + source_.record_bytes());
   if (!busy_) busy_since_ = Clock::now();
@@ -252,8 +286,9 @@ void ExpertCache::submit_pieces(uint32_t slot, uint64_t pieces) {
 
 std::optional<size_t> ExpertCache::find_loose(uint32_t layer, uint32_t expert) const {
   for (size_t i = 0; i < loose_.size(); ++i)
-    if (const Read& read = reads_[loose_[i]];
-        read.layer == layer && read.expert == expert && !read.incomplete)
+    if (const Read& read = reads_[loose_[i]]; read.reader == ReadFor::ahead &&
+                                              read.layer == layer && read.expert == expert &&
+                                              !read.failure)
       return i;
   return {};
 }
@@ -261,6 +296,8 @@ std::optional<size_t> ExpertCache::find_loose(uint32_t layer, uint32_t expert) c
 Result<std::optional<ExpertCache::Lease>> ExpertCache::next() {
   CHECK(open_ && leases_ == 0);
   RETURN_IF_ERROR(std::exchange(failed_while_polling_, {}));
+  // What landed while the owner computed was not waited for.
+  RETURN_IF_ERROR(take_in(queue_.poll(landed_)));
   submit_more();
   if (ready_head_ == ready_.size() && pass_reads_ + missing_.size() > missing_head_) {
     const auto start = Clock::now();
@@ -287,18 +324,23 @@ std::optional<ExpertCache::Lease> ExpertCache::next_resident() {
   if (ready_head_ == ready_.size()) return {};
   const Ready ready = ready_[ready_head_++];
   ++leases_;
-  return Lease(this, ready.slot, ready.index);
+  return Lease(this, record_bytes_of(ready.slot), ready.slot, ready.index);
 }
 
 Status ExpertCache::wait_for_reads() {
   const size_t count = queue_.wait(landed_);
   const Clock::time_point now = Clock::now();
   const Read& read = reads_[landed_[0].tag / kMaxPieces];
-  // Only a landing that was waited for tells how long a record takes.
-  const double seconds =
-      seconds_between(std::max({read.submitted, last_landing_, busy_since_}), now) /
-      static_cast<double>(count);
-  read_seconds_ += (seconds - read_seconds_) / (read_seconds_ == 0 ? 1 : 8);
+  // Only a landing that was waited for tells how long reads take.
+  uint64_t bytes = 0;
+  for (const ReadCompletion& completion : std::span(landed_).first(count))
+    bytes += completion.bytes_read;
+  if (bytes > 0) {
+    const double seconds =
+        seconds_between(std::max({read.submitted, last_landing_, busy_since_}), now) *
+        static_cast<double>(source_.record_bytes()) / static_cast<double>(bytes);
+    read_seconds_ += (seconds - read_seconds_) / (read_seconds_ == 0 ? 1 : 8);
+  }
   return take_in(count);
 }
 
@@ -319,16 +361,17 @@ Status ExpertCache::take_in(size_t count) {
 void ExpertCache::note_idle() {
   if (queue_.in_flight() > 0 || !busy_) return;
   busy_ = false;
-  idle_since_ = Clock::now();
-  counters_.busy_seconds += seconds_between(busy_since_, idle_since_);
+  counters_.busy_seconds += seconds_between(busy_since_, Clock::now());
 }
 
 Status ExpertCache::land(const ReadCompletion& completion) {
   const auto slot = static_cast<uint32_t>(completion.tag / kMaxPieces);
   Read& read = reads_[slot];
-  const Extent& extent = source_.extents(read.layer, read.expert)[completion.tag % kMaxPieces];
   counters_.bytes_read += completion.bytes_read;
-  if (completion.errno_value != 0 || completion.bytes_read != extent.bytes)
+  read.bytes_landed += completion.bytes_read;
+  if (read.reader == ReadFor::nobody) counters_.wasted_bytes += completion.bytes_read;
+  if (completion.errno_value != 0 ||
+      completion.bytes_read != piece_of(read, completion.tag % kMaxPieces).bytes)
     read.failure = completion;
   return --read.pieces_in_flight == 0 ? finish_record(slot) : Status();
 }
@@ -337,9 +380,11 @@ Status ExpertCache::land(const ReadCompletion& completion) {
 Status ExpertCache::finish_record(uint32_t slot) {
   const Read& read = reads_[slot];
   const ReadFor reader = read.reader;
-  if (reader == ReadFor::pass) --pass_reads_;
+  if (reader == ReadFor::pass) {
+    --pass_reads_;
+    pass_landing_ = last_landing_;
+  }
   if (reader == ReadFor::nobody) {
-    counters_.wasted_bytes += source_.record_bytes();
     give_up(slot);
     return {};
   }
@@ -355,17 +400,15 @@ Status ExpertCache::finish_record(uint32_t slot) {
 
 Status ExpertCache::check_record(uint32_t slot) {
   const Read& read = reads_[slot];
-  const std::span<const Extent> extents = source_.extents(read.layer, read.expert);
   if (read.failure)
-    return read_error(*read.failure, extents[read.failure->tag % kMaxPieces])
+    return read_error(*read.failure, piece_of(read, read.failure->tag % kMaxPieces))
         .within(fmt::format("layer {} expert {}", read.layer, read.expert));
-  const std::span<const std::byte> record(record_of(slot),
-                                          static_cast<size_t>(source_.record_bytes()));
-  if (record_digest(record, threads_, piece_digests_) != source_.digest(read.layer, read.expert))
+  if (record_digest(record_bytes_of(slot), threads_, piece_digests_) !=
+      source_.digest(read.layer, read.expert))
     return corrupt_error(
         "{}: layer {} expert {} does not match its checksum; `wader verify` lists all damage, "
         "`wader rm` and installing again repairs it",
-        extents[0].file->path(), read.layer, read.expert);
+        source_.extents(read.layer, read.expert)[0].file->path(), read.layer, read.expert);
   return {};
 }
 
@@ -381,11 +424,20 @@ void ExpertCache::end() {
   while (pass_reads_ > 0) (void)wait_for_reads();
   for (; ready_head_ < ready_.size(); ++ready_head_) policy_.unpin(ready_[ready_head_].slot);
   failed_while_polling_ = {};
+  missing_.clear();
+  missing_head_ = 0;
+  ids_ = uses_ = {};
   if (waited_ && !took_over_) {
     counters_.waited_bytes += pass_bytes_;
-    counters_.waited_seconds += seconds_between(pass_start_, last_landing_);
+    counters_.waited_seconds += seconds_between(pass_start_, pass_landing_);
   }
   open_ = false;
+}
+
+void ExpertCache::settle() {
+  CHECK(!open_);
+  drop_ahead();
+  while (queue_.in_flight() > 0) (void)wait_for_reads();
 }
 
 void ExpertCache::set_usable_slots(uint32_t slots) {

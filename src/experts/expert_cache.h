@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "experts/counters.h"
+#include "experts/experts.h"
 #include "experts/slot_policy.h"
 #include "io/aligned_buffer.h"
 #include "io/read_queue.h"
@@ -34,54 +35,32 @@ class ExpertSource {
   virtual uint64_t digest(uint32_t layer, uint32_t expert) const = 0;
 };
 
-class ExpertCache {
+class ExpertCache final : public Experts {
  public:
   // `slots` records of memory. `threads` check what was read. Everything passed by reference must
   // outlive the cache.
   static Result<std::unique_ptr<ExpertCache>> create(const ExpertSource& source, uint32_t slots,
                                                      EvictionRule rule, ReadQueue& queue,
                                                      ThreadPool& threads);
-  ~ExpertCache();
+  ~ExpertCache() override;
 
-  // A resident expert of the pass. Pinned while the lease lives.
-  class Lease {
-   public:
-    Lease(Lease&& other) noexcept : cache_(other.cache_), slot_(other.slot_), index_(other.index_) {
-      other.cache_ = nullptr;
-    }
-    Lease& operator=(Lease&& other) noexcept;
-    ~Lease();
-    uint32_t index() const { return index_; }  // into the ids of the pass
-    std::span<const std::byte> record() const;
-
-   private:
-    friend class ExpertCache;
-    Lease(ExpertCache* cache, uint32_t slot, uint32_t index)
-        : cache_(cache), slot_(slot), index_(index) {}
-    ExpertCache* cache_;
-    uint32_t slot_, index_;
-  };
-
-  // Opens a pass over `ids`, distinct experts of `layer`, of which any number may be asked, and
-  // submits the reads of the missing ones, in the order of `ids`, as far as slots and queue reach;
-  // the rest follow as leases end. uses[i]: tokens that want ids[i]. Both must live until end().
-  void begin(uint32_t layer, std::span<const uint32_t> ids, std::span<const uint32_t> uses);
-  // Experts that the next pass over `layer` will probably ask, to be read in this order, at most
-  // `most` that are not resident, once all reads of the open pass have been submitted. begin()
-  // takes them over; those it does not ask for are withdrawn, or dropped when they land. An error
-  // of such a read is nobody's until a pass asks for the expert and reads it again.
-  void predict(uint32_t layer, std::span<const uint32_t> ids, uint32_t most);
-  // The next expert: resident ones first, then as reads land; nothing when all were handed out. An
-  // error (a failed read, a wrong checksum) names file and expert; call end() then.
-  // While it waits no lease may be alive: their slots may be what the missing ones wait for.
-  Result<std::optional<Lease>> next();
-  // The next expert that is resident already; leases may be alive. Takes in what has landed.
-  std::optional<Lease> next_resident();
-  std::span<const uint32_t> ids() const { return ids_; }  // of the open pass
-  // Closes the pass: waits for reads still in flight, unpins. No lease may be alive.
-  void end();
+  // Submits the reads of the missing experts as far as slots and queue reach; the rest follow as
+  // leases end.
+  void begin(uint32_t layer, std::span<const uint32_t> ids,
+             std::span<const uint32_t> uses) override;
+  std::span<const uint32_t> ids() const override { return ids_; }
+  // What is only likely is read in pieces, so that little is lost when it was wrong: those that
+  // have not started are withdrawn. An error of such a read is nobody's until a pass asks for the
+  // expert and reads it again.
+  void predict(uint32_t layer, std::span<const uint32_t> ids, Certainty certainty) override;
+  // Resident ones first, then as reads land.
+  Result<std::optional<Lease>> next() override;
+  std::optional<Lease> next_resident() override;  // takes in what has landed
+  void end() override;                            // waits for reads still in flight
 
   SlotPolicy& policy() { return policy_; }  // its history, for who keeps it between runs
+  // Between passes: drops what was read ahead and waits until no read is in flight.
+  void settle();
   // Between passes: gives the memory of slots back until at most `slots` are usable, or takes slots
   // into use again until so many are. What a retired slot held is read again when it is wanted.
   // `slots`: 1 to slot_count().
@@ -90,12 +69,11 @@ class ExpertCache {
   uint32_t slot_count() const { return policy_.slot_count(); }
   uint32_t usable_count() const { return policy_.usable_count(); }
   uint32_t resident_count() const { return policy_.resident_count(); }
-  double read_seconds() const { return read_seconds_; }
-  double idle_seconds() const { return idle_seconds_; }
   const ExpertCounters& counters() const { return counters_; }
-  void reset_counters() { counters_ = {}; }
+  std::span<const LayerPredictions> predictions() const { return predictions_; }  // by layer
 
  private:
+  void release(uint32_t slot) override;
   ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRule rule, ReadQueue& queue,
               ThreadPool& threads, AlignedBuffer memory);
 
@@ -108,22 +86,31 @@ class ExpertCache {
     uint32_t index = 0;  // into ids_, of a pass's
     uint32_t pieces_in_flight = 0;
     ReadFor reader = ReadFor::pass;
-    bool incomplete = false;  // a piece was withdrawn for good
+    bool split = false;  // read in pieces of piece_bytes_
+    uint64_t bytes_landed = 0;
     std::optional<ReadCompletion> failure;
     Clock::time_point submitted;
   };
 
   std::byte* record_of(uint32_t slot) { return memory_.data() + slot * source_.record_bytes(); }
+  std::span<const std::byte> record_bytes_of(uint32_t slot) {
+    return {record_of(slot), static_cast<size_t>(source_.record_bytes())};
+  }
   void submit_more();
   bool submit_missing();
-  bool submit_ahead();
+  void submit_ahead();
+  bool reads_ahead() const;
   std::optional<uint32_t> submit_record(uint32_t layer, uint32_t expert, uint32_t uses,
                                         ReadFor reader);
   void submit_pieces(uint32_t slot, uint64_t pieces);
   std::optional<size_t> find_loose(uint32_t layer, uint32_t expert) const;
-  void adopt(uint32_t slot, uint32_t index, uint32_t uses, Clock::time_point now);
+  uint64_t pieces_of(const Read& read) const;
+  Extent piece_of(const Read& read, uint64_t piece) const;
+  double seconds_of(uint64_t bytes) const;
+  void adopt(uint32_t slot, uint32_t index, uint32_t uses);
   void drop_ahead();
   bool drop(uint32_t slot);
+  void count_prediction(uint32_t layer, bool right);
   Status take_in(size_t count);
   void note_idle();
   Status land(const ReadCompletion& completion);
@@ -135,9 +122,11 @@ class ExpertCache {
   const ExpertSource& source_;
   ReadQueue& queue_;
   ThreadPool& threads_;
+  const uint64_t piece_bytes_;
   SlotPolicy policy_;
   AlignedBuffer memory_;  // (slots, record_bytes)
   ExpertCounters counters_;
+  std::vector<LayerPredictions> predictions_;
 
   // The open pass.
   bool open_ = false;
@@ -155,12 +144,14 @@ class ExpertCache {
   uint32_t pass_reads_ = 0;  // records being read for it
   bool waited_ = false, took_over_ = false;
   uint64_t pass_bytes_ = 0;  // submitted since begin()
-  Clock::time_point pass_start_;
+  Clock::time_point pass_start_, pass_landing_;
   Status failed_while_polling_;
 
   // Predictions for the next pass.
   uint32_t ahead_layer_ = 0;
-  std::vector<uint32_t> predicted_;  // not resident; submitted from predicted_head_ on
+  Certainty ahead_certainty_ = Certainty::likely;
+  std::vector<uint32_t> predicted_;  // submitted from predicted_head_ on, where not resident
+  std::vector<uint32_t> pinned_;     // scratch of submit_ahead()
   size_t predicted_head_ = 0;
   std::vector<uint32_t> loose_;  // slots that are read ahead, or hold what was
 
@@ -170,9 +161,8 @@ class ExpertCache {
   std::vector<ReadRequest> requests_;
 
   bool busy_ = false;  // a read is in flight, or landed unnoticed
-  Clock::time_point busy_since_, idle_since_, last_landing_;
+  Clock::time_point busy_since_, last_landing_;
   double read_seconds_ = 0;  // of one record while the disk is busy; a moving average
-  double idle_seconds_ = 0;  // of the disk before a pass begins; a moving average
 };
 
 }  // namespace wader

@@ -62,10 +62,4 @@ std::string LookaheadGate::description() const {
   return fmt::format("auto: off, it did not pay in {} trial{}", trials_, trials_ == 1 ? "" : "s");
 }
 
-uint32_t records_ahead(double idle_seconds, double read_seconds, uint32_t most) {
-  if (read_seconds <= 0) return 1;
-  const double fit = idle_seconds / read_seconds;
-  return fit < 1 ? 1 : static_cast<uint32_t>(std::min<double>(fit, most));
-}
-
 }  // namespace wader

@@ -1,6 +1,6 @@
 // Lookahead: the experts of the next layer guessed from the residual stream before that layer's own
 // router has run, so that their reads fill time in which the disk would stand still. This decides
-// whether that pays and how far ahead to read; ExpertCache::predict() does it. Pure: no clock, no
+// whether that pays; ExpertCache::predict() does it. Pure: no clock, no
 // I/O. Idea: Eliseev and Mazur, "Fast Inference of Mixture-of-Experts Language Models with
 // Offloading" (2023), section 3.2.
 #pragma once
@@ -48,9 +48,5 @@ class LookaheadGate {
   uint32_t pause_passes_ = 0;
   LookaheadPass window_;
 };
-
-// Records that a disk reads in the time it would stand still before the next layer asks for its
-// own, at least one: reading more would keep it from what is asked for.
-uint32_t records_ahead(double idle_seconds, double read_seconds, uint32_t most);
 
 }  // namespace wader

@@ -54,12 +54,5 @@ TEST(LookaheadGate, WhereNothingWaitsThereIsNoTrial) {
   EXPECT_EQ(active_passes(gate, 20'000, pass(0, 0, 0.001, 0)), 32);
 }
 
-TEST(RecordsAhead, FillTheIdleTimeAndNoMore) {
-  EXPECT_EQ(records_ahead(0.010, 0, 4), 1u);  // nothing known yet
-  EXPECT_EQ(records_ahead(0.001, 0.004, 4), 1u);
-  EXPECT_EQ(records_ahead(0.009, 0.004, 4), 2u);
-  EXPECT_EQ(records_ahead(1, 0.004, 4), 4u);
-}
-
 }  // namespace
 }  // namespace wader

@@ -77,9 +77,11 @@ Status take_ids(std::span<const std::byte> bytes, RoutingTrace& trace) {
 
 Status check_trace_shape(const TraceShape& shape) {
   if (shape.layers == 0 || shape.layers > 1024 || shape.experts == 0 || shape.experts > 65536 ||
-      shape.experts_per_token == 0 || shape.experts_per_token > std::min(256u, shape.experts))
-    return corrupt_error("{} layers with {} of {} experts a token are no model's routing",
-                         shape.layers, shape.experts_per_token, shape.experts);
+      shape.experts_per_token == 0 || shape.experts_per_token > std::min(256u, shape.experts) ||
+      uint64_t{shape.layers} * shape.experts > 1u << 20 || shape.record_bytes > uint64_t{1} << 40)
+    return corrupt_error(
+        "{} layers with {} of {} experts of {} bytes a token are no model's routing", shape.layers,
+        shape.experts_per_token, shape.experts, shape.record_bytes);
   return {};
 }
 
@@ -136,9 +138,25 @@ Result<RoutingTrace> read_routing_trace(const std::filesystem::path& path) {
   return parse_routing_trace(std::as_bytes(std::span(bytes)), path.string());
 }
 
+// A trace may take the place of another, and of nothing else that has contents.
+static Status refuse_other_file(const std::filesystem::path& path) {
+  const auto file = File::open(path, File::Mode::read);
+  if (!file.ok()) return {};  // not there, or opening it for writing says why
+  const auto size = file->size();
+  char magic[sizeof kMagic] = {};
+  if (!size.ok() || *size == 0) return {};
+  const bool is_trace = *size >= sizeof magic &&
+                        file->read_at(0, std::as_writable_bytes(std::span(magic))).ok() &&
+                        std::memcmp(magic, kMagic, 7) == 0;
+  if (is_trace) return {};
+  return already_exists_error("{} is there and is no routing trace; choose another name",
+                              path.string());
+}
+
 Result<RoutingTraceWriter> RoutingTraceWriter::create(const std::filesystem::path& path,
                                                       const TraceShape& shape) {
   RETURN_IF_ERROR(check_trace_shape(shape));
+  RETURN_IF_ERROR(refuse_other_file(path));
   ASSIGN_OR_RETURN(File file, File::open(path, File::Mode::create));
   RoutingTraceWriter writer(std::move(file), shape);
   Header header{.magic = {},

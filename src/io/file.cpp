@@ -236,8 +236,16 @@ Result<std::string> read_text_file(const std::filesystem::path& path, uint64_t m
 }
 
 Status write_file_atomically(const std::filesystem::path& path, std::string_view text) {
+  // Renaming over a device node or a pipe would replace it.
+  std::error_code error;
+  const auto target = std::filesystem::symlink_status(path, error);
+  if (std::filesystem::exists(target) && !std::filesystem::is_regular_file(target) &&
+      !std::filesystem::is_symlink(target))
+    return invalid_argument_error("{} is there and is not a regular file; choose another name",
+                                  path.string());
+  // Its own name for each process: two may write the same file.
   std::filesystem::path temporary = path;
-  temporary += ".tmp";
+  temporary += fmt::format(".{}.tmp", ::getpid());
   const auto write = [&]() -> Status {
     ASSIGN_OR_RETURN(File file, File::open(temporary, File::Mode::create));
     RETURN_IF_ERROR(file.write_at(0, std::as_bytes(std::span(text))));

@@ -68,23 +68,37 @@ TEST_F(UringTest, RefusalsNameTheirCause) {
 
 // The owner looks only at the end, as one that computes does: large reads still come one after the
 // other, each demand before all of ahead but the one that had started.
+// Where the first read lands before the last is submitted (this thread was not running), the next
+// ahead has started rightly: another attempt then.
+constexpr int kAttempts = 20;
+
 TEST_F(UringTest, LargeReadsComeInTheOrderOfTheirClasses) {
   if (!open_direct()) GTEST_SKIP() << "this file system does not read with O_DIRECT";
   auto queue = make_uring_read_queue(16);
   if (!queue.ok()) GTEST_SKIP() << queue.error().message;
-  for (uint64_t i = 0; i < 4; ++i) submit(**queue, i, 5 * kMiB, ReadClass::ahead);
-  for (uint64_t i = 4; i < 8; ++i) submit(**queue, i, 5 * kMiB, ReadClass::demand);
-  EXPECT_EQ(tags_to_the_end(**queue), (std::vector<uint64_t>{0, 4, 5, 6, 7, 1, 2, 3}));
+  const std::vector<uint64_t> expected = {0, 4, 5, 6, 7, 1, 2, 3};
+  std::vector<uint64_t> tags;
+  for (int attempt = 0; attempt < kAttempts && tags != expected; ++attempt) {
+    for (uint64_t i = 0; i < 4; ++i) submit(**queue, i, 5 * kMiB, ReadClass::ahead);
+    for (uint64_t i = 4; i < 8; ++i) submit(**queue, i, 5 * kMiB, ReadClass::demand);
+    tags = tags_to_the_end(**queue);
+  }
+  EXPECT_EQ(tags, expected);
 }
 
 TEST_F(UringTest, WhatIsNotInTheKernelIsWithdrawn) {
   if (!open_direct()) GTEST_SKIP() << "this file system does not read with O_DIRECT";
   auto queue = make_uring_read_queue(16);
   if (!queue.ok()) GTEST_SKIP() << queue.error().message;
-  for (uint64_t i = 0; i < 4; ++i) submit(**queue, i, 5 * kMiB, ReadClass::ahead);
-  EXPECT_FALSE((*queue)->withdraw(0));
-  for (uint64_t i = 1; i < 4; ++i) EXPECT_TRUE((*queue)->withdraw(i)) << i;
-  EXPECT_EQ(tags_to_the_end(**queue), std::vector<uint64_t>{0});
+  bool all_but_the_first = false;
+  for (int attempt = 0; attempt < kAttempts && !all_but_the_first; ++attempt) {
+    for (uint64_t i = 0; i < 4; ++i) submit(**queue, i, 5 * kMiB, ReadClass::ahead);
+    std::vector<uint64_t> withdrawn, expected;
+    for (uint64_t i = 0; i < 4; ++i) ((*queue)->withdraw(i) ? withdrawn : expected).push_back(i);
+    EXPECT_EQ(tags_to_the_end(**queue), expected);
+    all_but_the_first = withdrawn == std::vector<uint64_t>{1, 2, 3};
+  }
+  EXPECT_TRUE(all_but_the_first);
 }
 
 // A ring that the kernel stops serving: every read completes, with data or with the reason.

@@ -56,9 +56,12 @@ Error read_error(const ReadCompletion& completion, const Extent& from) {
     return errno_error(completion.errno_value,
                        fmt::format("{}: reading {} bytes at byte {}", from.file->path(), from.bytes,
                                    from.offset_bytes));
+  // A file that was cut while it was in use may end before the read's own place.
+  const uint64_t end = from.offset_bytes + completion.bytes_read;
+  const auto size = from.file->size();
+  const uint64_t file_end = size.ok() ? std::min(*size, end) : end;
   return corrupt_error("{}: ends at byte {}, {} bytes short of what should stand there",
-                       from.file->path(), from.offset_bytes + completion.bytes_read,
-                       from.bytes - completion.bytes_read);
+                       from.file->path(), file_end, from.offset_bytes + from.bytes - file_end);
 }
 
 }  // namespace wader

@@ -95,7 +95,8 @@ std::unique_ptr<ReadQueue> make_throttled_read_queue(double bytes_per_second,
 struct UringFaults {
   FaultPlan reads = {};
   int setup_errno = 0;  // with which the system refuses the ring
-  int enter_errno = 0;  // with which it refuses every io_uring_enter after the first enters_before
+  int enter_errno =
+      0;  // with which it refuses the ring, after enters_before calls of io_uring_enter
   uint64_t enters_before = 0;
 };
 

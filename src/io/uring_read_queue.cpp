@@ -73,6 +73,11 @@ class UringReadQueue final : public ReadQueue {
     if (const int rc = io_uring_queue_init(kRingEntries, &ring_, 0); rc < 0)
       return setup_error(-rc);
     is_set_up_ = true;
+    // Kernels before 5.6 have rings and no plain read.
+    io_uring_probe* const probe = io_uring_get_probe_ring(&ring_);
+    const bool reads = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ);
+    io_uring_free_probe(probe);
+    if (!reads) return setup_error(ENOSYS);
     // Workers copy from the page cache. More of them than reads in the kernel do nothing; kernels
     // before 5.15 have no such limit.
     unsigned workers[2] = {kBufferedReadsInKernel, 0};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <utility>
@@ -11,6 +12,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "io/aligned_buffer.h"
+#include "io/burst.h"
+#include "measure/io_bench.h"
 #include "measure/machine_rates.h"
 #include "measure/stopwatch.h"
 
@@ -66,6 +69,49 @@ class Probe {
   std::optional<MachineRates> rates_;
 };
 
+// A burst is no larger than one token's experts of a layer: a prompt's larger ones are read as
+// fast. And so much is read at most, in some tenths of a second.
+constexpr uint64_t kBurstProbeBytes = kGiB;
+
+uint64_t burst_memory_bytes(const Manifest& manifest) {
+  return uint64_t{manifest.spec.experts_per_token} * manifest.experts.stride_bytes;
+}
+
+std::vector<uint32_t> moe_layers(const ArchitectureSpec& spec) {
+  std::vector<uint32_t> layers;
+  for (uint32_t layer = 0; layer < spec.layer_count(); ++layer)
+    if (spec.layers[layer].ffn == FfnKind::moe) layers.push_back(layer);
+  return layers;
+}
+
+// How fast the engine's queue reads bursts like the ones it was asked for, when nothing else is to
+// be done between two.
+Result<std::optional<double>> burst_limit(Engine& engine, const ExpertCounters& experts,
+                                          uint64_t seed, bool real_disk) {
+  const ArchitectureSpec& spec = engine.container().spec();
+  const uint64_t record = engine.expert_source().record_bytes();
+  uint64_t reads = 0;
+  for (size_t n = 1; n < experts.bursts.size(); ++n) reads += n * experts.bursts[n];
+  if (reads == 0) return std::optional<double>();
+  const double share =
+      std::min(1.0, static_cast<double>(kBurstProbeBytes) / static_cast<double>(reads * record));
+  std::vector<BurstCount> bursts;
+  for (size_t n = 1; n < experts.bursts.size(); ++n)
+    if (experts.bursts[n] > 0)
+      bursts.push_back(
+          {std::min(static_cast<uint32_t>(n), spec.experts_per_token),
+           static_cast<uint64_t>(std::ceil(share * static_cast<double>(experts.bursts[n])))});
+  const auto places = random_expert_places(engine.expert_source(), moe_layers(spec), 1024, seed);
+  if (real_disk && !places.front().file->is_direct()) drop_cached(places);
+  ASSIGN_OR_RETURN(AlignedBuffer memory,
+                   AlignedBuffer::allocate(burst_memory_bytes(engine.container().manifest()),
+                                           AlignedBuffer::Pages::huge));
+  std::memset(memory.data(), 1, memory.size());  // its pages are there before the first read
+  ASSIGN_OR_RETURN(const double rate,
+                   burst_rate(engine.read_queue(), places, bursts, memory.span()));
+  return std::optional(rate);
+}
+
 // One open engine and its only session.
 class Subject {
  public:
@@ -78,7 +124,7 @@ class Subject {
     return subject;
   }
 
-  const Engine& engine() const { return *engine_; }
+  Engine& engine() { return *engine_; }
 
   // Fills the slots by passes over random tokens, as long as they read anything to speak of; then
   // lets the policy settle in a round like the measured ones.
@@ -185,6 +231,7 @@ class Bench {
                                container_.spec().max_context);
     for (EngineOptions setting : settings) {
       if (setting.context == 0) setting.context = needed;
+      setting.extra_bytes += burst_memory_bytes(container_.manifest());
       CHECK(setting.context >= needed);
       ASSIGN_OR_RETURN(const MemoryPlan plan, plan_for(container_, setting));
       setting.memory_bytes = plan.budget_bytes;
@@ -253,23 +300,32 @@ class Bench {
     tell(fmt::format("round {} of {}{}", round + 1, options_.rounds, name_of(i)));
     EngineRound rates;
     probe.measure(subject.engine().kernels(), rates);
+    const std::span<const LayerPredictions> predictions = subject.engine().predictions();
+    const std::vector<LayerPredictions> before(predictions.begin(), predictions.end());
     ASSIGN_OR_RETURN(EngineRound measured, subject.run(round));
+    for (size_t layer = 0; layer < before.size(); ++layer)
+      measured.predictions.push_back({predictions[layer].predicted - before[layer].predicted,
+                                      predictions[layer].right - before[layer].right});
     measured.bandwidth = rates.bandwidth;
     measured.int8_peak = rates.int8_peak;
+    ASSIGN_OR_RETURN(measured.read_rate_limit,
+                     burst_limit(subject.engine(), measured.engine.experts, options_.seed + round,
+                                 settings_[i].make_read_queue == nullptr));
     EngineRun& run = runs_[i];
-    if (run.rounds.empty()) describe(subject.engine(), run);
+    if (run.rounds.empty()) describe(subject.engine(), settings_[i], run);
     run.rounds.push_back(std::move(measured));
     return {};
   }
 
-  void describe(const Engine& engine, EngineRun& run) const {
+  void describe(const Engine& engine, const EngineOptions& setting, EngineRun& run) const {
     const Manifest& manifest = container_.manifest();
     run.plan = engine.plan();
     run.kernels = engine.kernels().name;
-    run.io = engine.io_description();
+    run.io = setting.make_experts ? "memory-mapped" : engine.io_description();
     run.lookahead = engine.lookahead_description();
     run.active = active_bytes(manifest, options_.prompt_tokens + options_.count / 2,
                               engine.kernels().kv_dtype);
+    run.experts_per_token = manifest.spec.experts_per_token;
     run.prompt_operations = matrix_operations(manifest.spec, options_.count);
   }
 
@@ -307,6 +363,18 @@ PhaseSeconds phases_of(const EngineRound& round) {
   const double wait = round.engine.experts.wait_seconds;
   return {pass.mixer,     pass.router, pass.experts - wait,         wait,
           pass.lookahead, pass.head,   round.seconds - pass.total()};
+}
+
+std::optional<double> streaming_floor_seconds(const EngineRound& round, EngineWork work,
+                                              uint32_t experts_per_token) {
+  if (!round.read_rate_limit || *round.read_rate_limit <= 0) return {};
+  const PhaseSeconds phases = phases_of(round);
+  const double reading =
+      static_cast<double>(round.engine.experts.bytes_read) / *round.read_rate_limit;
+  const double computing = round.seconds - phases.expert_wait;
+  if (work == EngineWork::prefill) return std::max(reading, computing);
+  return reading + computing - phases.expert_compute +
+         phases.expert_compute / std::max(1u, experts_per_token);
 }
 
 Result<std::vector<EngineRun>> bench_engine(const Container& container,

@@ -40,14 +40,19 @@ uint32_t context_needed(const EngineBenchOptions& options);
 struct EngineRound {
   double seconds = 0;  // of the work: decode without its prompt
   EngineStats engine;
-  double bandwidth = 0;             // of memory just before, bytes per second
-  std::optional<double> int8_peak;  // just before, operations per second
+  std::vector<LayerPredictions> predictions;  // of lookahead, by layer
+  double bandwidth = 0;                       // of memory just before, bytes per second
+  std::optional<double> int8_peak;            // just before, operations per second
+  // Just after, of the same queue: bytes per second of bursts of as many reads as the round's
+  // passes had to make; nothing where they made none.
+  std::optional<double> read_rate_limit;
 };
 
 struct EngineRun {
   MemoryPlan plan = {};
   std::string kernels, io, lookahead;
-  ActiveBytes active;            // of a token in the middle of a decoded round
+  ActiveBytes active;  // of a token in the middle of a decoded round
+  uint32_t experts_per_token = 0;
   double prompt_operations = 0;  // prefill: of a round's matrices
   std::vector<EngineRound> rounds;
 
@@ -61,6 +66,13 @@ struct PhaseSeconds {
   double mixer, router, expert_compute, expert_wait, lookahead, head, other;
 };
 PhaseSeconds phases_of(const EngineRound& round);
+
+// What the round would take at best when the disk is what it waits for: its bytes at
+// read_rate_limit, and what no read can hide. In decode that is all but the experts, and of each
+// layer's experts the last one's computation; in prefill the next layer is known, and it is the
+// longer of reading and computing. Nothing where nothing was read.
+std::optional<double> streaming_floor_seconds(const EngineRound& round, EngineWork work,
+                                              uint32_t experts_per_token);
 
 // Every round is preceded by a warm-up of its engine: passes until the slots are filled, then an
 // untimed round. Two settings stay open side by side when both plans fit the smaller budget;

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -34,27 +35,51 @@ double process_cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// The same files opened for one method, and a queue.
+struct OpenFile {
+  File file;
+  uint64_t bytes;
+};
+
+// All files once past the page cache and once through it: every setting reads these.
+class FileSets {
+ public:
+  explicit FileSets(std::span<const std::filesystem::path> paths) : paths_(paths) {}
+
+  Result<const std::vector<OpenFile>*> get(bool direct) {
+    auto& set = sets_[direct ? 1 : 0];
+    if (!set.empty()) return &set;
+    if (direct && !direct_reads_work(paths_.front().string()))
+      return unsupported_error("{}: the file system does not read with O_DIRECT",
+                               paths_.front().string());
+    std::vector<OpenFile> opened;
+    for (const auto& path : paths_) {
+      ASSIGN_OR_RETURN(File file,
+                       File::open(path, direct ? File::Mode::read_direct : File::Mode::read));
+      ASSIGN_OR_RETURN(const uint64_t bytes, file.size());
+      opened.push_back({std::move(file), bytes});
+    }
+    set = std::move(opened);
+    return &set;
+  }
+
+ private:
+  std::span<const std::filesystem::path> paths_;
+  std::array<std::vector<OpenFile>, 2> sets_;  // page cache, O_DIRECT
+};
+
+// The files that are large enough for a setting's reads, and a queue.
 struct Opened {
-  std::vector<File> files;
-  std::vector<uint64_t> file_bytes;
+  std::vector<const OpenFile*> files;
   std::unique_ptr<ReadQueue> queue;
 };
 
-Result<Opened> open_for(std::span<const std::filesystem::path> paths, const IoSetting& setting) {
+Result<Opened> open_for(FileSets& sets, const IoSetting& setting) {
   Opened opened;
-  for (const auto& path : paths) {
-    if (setting.method.direct && !direct_reads_work(path.string()))
-      return unsupported_error("{}: the file system does not read with O_DIRECT", path.string());
-    ASSIGN_OR_RETURN(File file, File::open(path, setting.method.direct ? File::Mode::read_direct
-                                                                       : File::Mode::read));
-    ASSIGN_OR_RETURN(const uint64_t bytes, file.size());
-    if (bytes < setting.read_bytes) continue;
-    opened.files.push_back(std::move(file));
-    opened.file_bytes.push_back(bytes);
-  }
+  ASSIGN_OR_RETURN(const std::vector<OpenFile>* set, sets.get(setting.method.direct));
+  for (const OpenFile& file : *set)
+    if (file.bytes >= setting.read_bytes) opened.files.push_back(&file);
   if (opened.files.empty())
-    return invalid_argument_error("{}: too small for reads of {}", paths.front().string(),
+    return invalid_argument_error("{}: too small for reads of {}", set->front().file.path(),
                                   format_bytes(setting.read_bytes));
   ASSIGN_OR_RETURN(opened.queue,
                    make_queue(setting.method.engine, setting.depth, setting.read_bytes));
@@ -87,9 +112,8 @@ class Reader {
     const uint64_t bytes = run_.setting.read_bytes;
     places_.clear();
     while (places_.size() < count) {
-      const size_t f = rng_() % opened_.files.size();
-      places_.push_back(
-          {&opened_.files[f], rng_() % (opened_.file_bytes[f] / bytes) * bytes, bytes});
+      const OpenFile& file = *opened_.files[rng_() % opened_.files.size()];
+      places_.push_back({&file.file, rng_() % (file.bytes / bytes) * bytes, bytes});
     }
   }
 
@@ -149,12 +173,6 @@ class Reader {
 
 }  // namespace
 
-double percentile(std::span<const double> ascending, double fraction) {
-  CHECK(!ascending.empty() && fraction >= 0 && fraction <= 1);
-  const double rank = std::ceil(fraction * static_cast<double>(ascending.size()));
-  return ascending[static_cast<size_t>(std::max(rank, 1.0)) - 1];
-}
-
 Result<std::vector<IoRun>> bench_io(std::span<const std::filesystem::path> files,
                                     std::span<const IoSetting> settings,
                                     const IoBenchOptions& options) {
@@ -169,10 +187,11 @@ Result<std::vector<IoRun>> bench_io(std::span<const std::filesystem::path> files
                    AlignedBuffer::allocate(memory_bytes, AlignedBuffer::Pages::huge));
   std::memset(memory.data(), 1, memory.size());
   std::vector<IoRun> runs(settings.size());
+  FileSets sets(files);
   std::vector<std::optional<Reader>> readers(settings.size());
   for (size_t i = 0; i < settings.size(); ++i) {
     runs[i].setting = settings[i];
-    auto opened = open_for(files, settings[i]);
+    auto opened = open_for(sets, settings[i]);
     if (opened.ok())
       readers[i].emplace(std::move(opened).value(), runs[i], memory.span(), options.seed + i);
     else if (opened.error().code == ErrorCode::unsupported)

@@ -50,10 +50,6 @@ Result<std::vector<IoRun>> bench_io(std::span<const std::filesystem::path> files
                                     std::span<const IoSetting> settings,
                                     const IoBenchOptions& options);
 
-// Value below which the share `fraction` of the ascending values lies (nearest rank); at least one
-// value.
-double percentile(std::span<const double> ascending, double fraction);
-
 // Where `count` random experts of `source` stand, all pieces of each: places for burst_rate().
 std::vector<Extent> random_expert_places(const ExpertSource& source,
                                          std::span<const uint32_t> layers, size_t count,

@@ -74,16 +74,6 @@ TEST(IoBench, NamesWhatCannotBeRead) {
   EXPECT_EQ(bench_io(files, good, options).error().code, ErrorCode::cancelled);
 }
 
-TEST(IoBench, PercentilesAreNearestRanks) {
-  std::vector<double> values(100);
-  for (size_t i = 0; i < 100; ++i) values[i] = static_cast<double>(i + 1);
-  EXPECT_EQ(percentile(values, 0.5), 50);
-  EXPECT_EQ(percentile(values, 0.99), 99);
-  EXPECT_EQ(percentile(values, 1), 100);
-  EXPECT_EQ(percentile(values, 0), 1);
-  EXPECT_EQ(percentile(std::vector<double>{7}, 0.9), 7);
-}
-
 class TwoPieces final : public ExpertSource {
  public:
   TwoPieces() {

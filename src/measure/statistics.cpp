@@ -17,6 +17,12 @@ Spread spread_of(std::span<const double> values) {
   return {(sorted[(n - 1) / 2] + sorted[n / 2]) / 2, sorted.front(), sorted.back()};
 }
 
+double percentile(std::span<const double> ascending, double fraction) {
+  CHECK(!ascending.empty() && fraction >= 0 && fraction <= 1);
+  const double rank = std::ceil(fraction * static_cast<double>(ascending.size()));
+  return ascending[static_cast<size_t>(std::max(rank, 1.0)) - 1];
+}
+
 size_t median_index(std::span<const double> values) {
   CHECK(!values.empty());
   std::vector<size_t> order(values.size());

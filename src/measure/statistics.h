@@ -15,6 +15,10 @@ struct Spread {
 // At least one value; of an even number the median is the mean of the middle two.
 Spread spread_of(std::span<const double> values);
 
+// Value below which the share `fraction` of the ascending values lies (nearest rank); at least one
+// value.
+double percentile(std::span<const double> ascending, double fraction);
+
 // The round that stands for all: its value is the median, or the lower of the middle two.
 size_t median_index(std::span<const double> values);
 

@@ -48,5 +48,15 @@ TEST(Statistics, PairsAreComparedOneByOne) {
   EXPECT_EQ(c.p_value, 1);
 }
 
+TEST(Statistics, PercentilesAreNearestRanks) {
+  std::vector<double> values(100);
+  for (size_t i = 0; i < 100; ++i) values[i] = static_cast<double>(i + 1);
+  EXPECT_EQ(percentile(values, 0.5), 50);
+  EXPECT_EQ(percentile(values, 0.99), 99);
+  EXPECT_EQ(percentile(values, 1), 100);
+  EXPECT_EQ(percentile(values, 0), 1);
+  EXPECT_EQ(percentile(std::vector<double>{7}, 0.9), 7);
+}
+
 }  // namespace
 }  // namespace wader

@@ -1,26 +1,13 @@
 #include "model/container_experts.h"
 
-#include "base/error.h"
-
 namespace wader {
 
 Result<std::unique_ptr<ContainerExperts>> ContainerExperts::open(const Container& container,
-                                                                 DirectIo direct) {
-  std::unique_ptr<ContainerExperts> source(new ContainerExperts(container));
-  const ArchitectureSpec& spec = container.spec();
-  std::vector<std::string> paths;
-  for (uint32_t layer = 0; layer < spec.layer_count(); ++layer)
-    if (spec.layers[layer].ffn == FfnKind::moe)
-      paths.push_back((container.directory() / expert_file_name(layer)).string());
-  if (direct != DirectIo::off) {
-    source->direct_ = direct_reads_work(paths.front());
-    if (!source->direct_ && direct == DirectIo::on)
-      return unsupported_error("{}: the file system does not read with O_DIRECT; use --direct auto",
-                               container.directory().string());
-  }
-  for (const std::string& path : paths) {
+                                                                 bool direct) {
+  std::unique_ptr<ContainerExperts> source(new ContainerExperts(container, direct));
+  for (const std::filesystem::path& path : container.expert_files()) {
     ASSIGN_OR_RETURN(
-        File file, File::open(path, source->direct_ ? File::Mode::read_direct : File::Mode::read));
+        File file, File::open(path.string(), direct ? File::Mode::read_direct : File::Mode::read));
     source->files_.push_back(std::move(file));
   }
   for (const File& file : source->files_)

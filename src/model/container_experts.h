@@ -10,14 +10,11 @@
 
 namespace wader {
 
-enum class DirectIo : uint8_t { on, off, automatic };
-
 class ContainerExperts final : public ExpertSource {
  public:
-  // automatic: O_DIRECT where a probe read of the first layer's file proves it, the page cache
-  // otherwise. on: refused where it cannot be. The container must outlive the result.
-  static Result<std::unique_ptr<ContainerExperts>> open(const Container& container,
-                                                        DirectIo direct);
+  // direct: past the page cache, where the caller knows that it works (direct_reads_work). The
+  // container must outlive the result.
+  static Result<std::unique_ptr<ContainerExperts>> open(const Container& container, bool direct);
 
   uint32_t layers() const override { return container_.spec().layer_count(); }
   uint32_t experts() const override { return container_.spec().experts; }
@@ -32,11 +29,12 @@ class ContainerExperts final : public ExpertSource {
   bool direct() const { return direct_; }
 
  private:
-  explicit ContainerExperts(const Container& container) : container_(container) {}
+  ContainerExperts(const Container& container, bool direct)
+      : container_(container), direct_(direct) {}
   const Container& container_;
+  const bool direct_;
   std::vector<File> files_;      // of the moe layers
   std::vector<Extent> extents_;  // (moe layers, experts)
-  bool direct_ = false;
 };
 
 }  // namespace wader

@@ -9,9 +9,9 @@
 #include "model/delta_net.h"
 #include "model/ffn.h"
 #include "model/linear.h"
+#include "model/look_ahead.h"
 #include "model/moe.h"
 #include "model/norm.h"
-#include "model/predict.h"
 
 namespace wader {
 namespace {
@@ -134,7 +134,7 @@ Status forward(const ModelContext& model, std::span<const Row> rows, const Logit
       observe_router(layer);
       fetch_experts(model, layer, count);
       clock.end(&PassSeconds::router);
-      predict_experts_after(model, layer, count);
+      look_ahead(model, layer, count);
       clock.end(&PassSeconds::lookahead);
       RETURN_IF_ERROR(moe(model, layer, count));
     }

@@ -11,7 +11,7 @@
 #include "arch/spec.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
-#include "experts/expert_cache.h"
+#include "experts/experts.h"
 #include "kernels/ops.h"
 #include "model/pass_seconds.h"
 #include "model/rope.h"
@@ -35,7 +35,7 @@ struct ModelContext {
   const TrunkWeights& weights;
   const RopeTable& rope;
   const Kernels& kernels;
-  ExpertCache& experts;
+  Experts& experts;
   ThreadPool& threads;
   Workspace& work;
   bool lookahead = false;          // whether the pass predicts experts

@@ -14,6 +14,9 @@ namespace {
 
 // Queues, completions and the stacks that read threads touch; measured 0.3 MiB with 4 threads.
 constexpr uint64_t kIoBytes = kMiB;
+// What each expert of each layer has in the cache's books: its place in the files, its history
+// (52 bytes), its slot's key and read (92).
+constexpr uint64_t kBookBytesPerExpert = 192;
 // What malloc keeps beyond its live blocks, stacks of compute threads, page tables of the buffers,
 // terminal editing, sampling over a large vocabulary's worth of small vectors; measured 2–4 MiB in
 // chat.
@@ -59,7 +62,7 @@ MemoryPlan fixed_costs(const ArchitectureSpec& spec, const PlanRequest& request,
   plan.scratch_bytes =
       Workspace::bytes(spec, std::max(plan.chunk, request.sessions), request.threads) +
       kSamplerBytesPerVocabRow * spec.vocab_rows;
-  plan.io_bytes = kIoBytes;
+  plan.io_bytes = kIoBytes + kBookBytesPerExpert * spec.experts * uint64_t{spec.layer_count()};
   plan.reserve_bytes = kReserveBytes + request.extra_bytes;
   return plan;
 }

@@ -48,7 +48,7 @@ class Batch {
   bool fits(uint32_t expert) const {
     return count_ < kExpertsTogether && rows_ + rows_of(expert) <= model_.work.ffn_rows;
   }
-  void add(ExpertCache::Lease lease, uint32_t expert) {
+  void add(Experts::Lease lease, uint32_t expert) {
     const Workspace& s = model_.work;
     const uint32_t start = s.group_start[expert];
     jobs_[count_] = {.w = bind_expert(model_.spec, model_.layout, lease.record()),
@@ -67,7 +67,7 @@ class Batch {
   }
 
   const ModelContext& model_;
-  std::array<std::optional<ExpertCache::Lease>, kExpertsTogether> leases_;
+  std::array<std::optional<Experts::Lease>, kExpertsTogether> leases_;
   std::array<FfnJob, kExpertsTogether> jobs_{};
   size_t count_ = 0;
   uint32_t rows_ = 0;
@@ -78,7 +78,7 @@ class Batch {
 Status run_distinct_experts(const ModelContext& model, const FfnInput& input,
                             std::span<const uint32_t> distinct) {
   for (;;) {
-    ASSIGN_OR_RETURN(std::optional<ExpertCache::Lease> lease, model.experts.next());
+    ASSIGN_OR_RETURN(std::optional<Experts::Lease> lease, model.experts.next());
     if (!lease) return {};
     while (lease) {
       Batch batch(model);

@@ -87,8 +87,8 @@ class SequenceState {
   void restore(std::span<const std::byte> snapshot, uint32_t length);
 
   // Everything that `length` positions leave (keys in whole tiles, so of up to 15 places beyond it,
-  // too), piece by piece in one order, whatever context and
-  // chunk: for files. `fn` may read or write a piece; an error stops.
+  // too), piece by piece in one order, whatever context and chunk: for files. `fn` may read or
+  // write a piece; an error stops.
   Status for_each_piece(uint32_t length,
                         const std::function<Status(std::span<std::byte>)>& fn) const;
   // After writing all pieces of a state of `length` positions.

@@ -1,8 +1,7 @@
-#include "model/predict.h"
+#include "model/look_ahead.h"
 
 #include <algorithm>
 
-#include "experts/lookahead.h"
 #include "model/linear.h"
 #include "model/moe.h"
 #include "model/norm.h"
@@ -29,24 +28,18 @@ std::span<const uint32_t> distinct_predictions(const ModelContext& model, uint32
 
 }  // namespace
 
-void predict_experts(const ModelContext& model, uint32_t layer, uint32_t rows) {
-  const LayerWeights& w = model.weights.layers[layer];
+void look_ahead(const ModelContext& model, uint32_t layer, uint32_t rows) {
+  const uint32_t next = layer + 1;
+  if (!model.lookahead || next >= model.spec.layer_count() ||
+      model.spec.layers[next].ffn != FfnKind::moe)
+    return;
+  const LayerWeights& w = model.weights.layers[next];
   Workspace& s = model.work;
   norm_rows(model, s.projected, s.x, w.ffn_norm, rows);
   linear(model, s.projected, rows, {{s.router_logits, w.router, w.router_bias}});
   choose_experts(model, s.predicted_ids, s.predicted_weights, rows);
-  const uint32_t most =
-      rows >= kManyRows ? model.spec.experts
-                        : records_ahead(model.experts.idle_seconds(), model.experts.read_seconds(),
-                                        rows * model.spec.experts_per_token);
-  model.experts.predict(layer, distinct_predictions(model, rows), most);
-}
-
-void predict_experts_after(const ModelContext& model, uint32_t layer, uint32_t rows) {
-  if (!model.lookahead || layer + 1 >= model.spec.layer_count() ||
-      model.spec.layers[layer + 1].ffn != FfnKind::moe)
-    return;
-  predict_experts(model, layer + 1, rows);
+  model.experts.predict(next, distinct_predictions(model, rows),
+                        rows >= kManyRows ? Experts::Certainty::sure : Experts::Certainty::likely);
 }
 
 }  // namespace wader
