@@ -1,6 +1,6 @@
-// FetchPlan: the ordered reads of an install cut into what is fetched: chunks of up to a MiB, in the
-// order in which they are first needed. Small neighbours that are read a little at a time (scales
-// and biases of one expert after the other) become one chunk. Pure.
+// FetchPlan: the ordered reads of an install cut into what is fetched: chunks of up to a MiB, in
+// the order in which they are first needed. Small neighbours that are read a little at a time
+// (scales and biases of one expert after the other) become one chunk. Pure.
 #pragma once
 
 #include <cstdint>
