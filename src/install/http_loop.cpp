@@ -1,7 +1,6 @@
 #include "install/http_loop.h"
 
 #include <curl/curl.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
@@ -102,14 +101,6 @@ size_t on_body(char* data, size_t size, size_t count, void* user) {
                : 0;
   const std::span<const char> bytes(data, size * count);
   return transfer.request.body(std::as_bytes(bytes)) ? bytes.size() : 0;
-}
-
-// Bounds what stands in the kernel unread, which a kill would lose; 512 KiB on each of sixteen
-// connections are still 2 Gbit/s over 30 ms.
-int on_socket(void*, curl_socket_t socket, curlsocktype) {
-  const int bytes = 512 * 1024;
-  ::setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
-  return CURL_SOCKOPT_OK;
 }
 
 // Trying again cannot help. Not among them: what libcurl calls an unsupported protocol or a lack of
@@ -251,7 +242,6 @@ void HttpLoop::start(HttpRequest request) {
   // One connection a transfer: what several connections are there for.
   set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(CURLOPT_BUFFERSIZE, kReceiveBytes);
-  set(CURLOPT_SOCKOPTFUNCTION, &on_socket);
   set(CURLOPT_ERRORBUFFER, t.error);
   set(CURLOPT_USERAGENT, "wader");
   set(CURLOPT_CONNECTTIMEOUT, static_cast<long>(state_->settings.connect_timeout.count()));
