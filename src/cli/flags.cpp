@@ -192,6 +192,8 @@ constexpr FlagSpec kFlags[] = {
      FlagGroup::command, on({install})},
     {"--revision", "R", "main", "commit, tag or branch of a hub source; a local one has none",
      FlagGroup::command, on({install})},
+    {"--repair", "", "", "make again from SOURCE what `wader verify` finds damaged, and only that",
+     FlagGroup::command, on({install})},
     {"--dry-run", "", "", "only say what would be fetched and written, from the headers alone",
      FlagGroup::command, on({install})},
     // rm

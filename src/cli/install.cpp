@@ -19,6 +19,7 @@
 #include "container/manifest.h"
 #include "install/hub_source.h"
 #include "install/hub_tree.h"
+#include "install/repair.h"
 #include "io/file.h"
 #include "sampler/sampler.h"
 
@@ -154,15 +155,14 @@ bool show_waiting(std::string_view note) {
 }
 
 // Finds where a model of the hub comes from, and says so.
-Status open_source(const Args& args, InstallOptions& options) {
+Status open_source(const Args& args, const std::string& revision, InstallOptions& options) {
   std::error_code error;
   if (fs::exists(options.source, error))
     return check_generation_config(DirectoryTree(
         fs::is_directory(options.source, error) ? options.source : options.source.parent_path()));
   ASSIGN_OR_RETURN(const HubSettings settings, hub_settings_from_environment());
   ASSIGN_OR_RETURN(HubSource source,
-                   find_hub_source(settings, args.operand(0), args.text("--revision", "main"),
-                                   hub_cache(), show_waiting));
+                   find_hub_source(settings, args.operand(0), revision, hub_cache(), show_waiting));
   show_status("");
   if (!source.note.empty()) print_note(source.note);
   if (source.session == nullptr) {
@@ -225,6 +225,37 @@ Result<int> run_dry(const InstallOptions& options, bool json) {
   return 0;
 }
 
+Result<int> run_repair(const InstallOptions& options, bool json) {
+  ASSIGN_OR_RETURN(
+      const RepairReport report,
+      repair(options, make_progress(json ? ProgressStyle::json : ProgressStyle::human)));
+  show_status("");
+  if (json) {
+    print_json({{"event", "repair"},
+                {"container", options.destination.string()},
+                {"parts", report.parts},
+                {"source_bytes_read", report.source_bytes_read},
+                {"fetched_bytes", report.fetched_bytes}});
+  } else if (report.parts == 0) {
+    print("every checksum matches: nothing to repair\n");
+  } else {
+    print(terminal_safe(fmt::format(
+        "{}: {} part{} repaired, {} of the source read\n", options.destination.string(),
+        report.parts, report.parts == 1 ? "" : "s", format_bytes(report.source_bytes_read))));
+  }
+  return 0;
+}
+
+// A repair wants the very commit that the container was made of.
+std::string wanted_revision(const Args& args, const InstallOptions& options) {
+  if (args.has("--revision")) return args.text("--revision");
+  if (!args.has("--repair")) return "main";
+  const auto container = Container::open_to_repair(options.destination);
+  return container.ok() && is_commit(container->manifest().revision)
+             ? container->manifest().revision
+             : "main";
+}
+
 Json report_json(const InstallReport& report, bool from_hub) {
   Json json = {{"event", "report"},
                {"container", report.container.string()},
@@ -247,12 +278,18 @@ Result<int> run_install(const Args& args) {
   ASSIGN_OR_RETURN(InstallOptions options, install_options(args));
   const bool json = args.has("--json");
   watch_interrupts();
-  if (Status opened = open_source(args, options); !opened.ok()) {
+  if (Status opened = open_source(args, wanted_revision(args, options), options); !opened.ok()) {
     show_status("");
     return not_usage(std::move(opened).error());
   }
   if (args.has("--dry-run")) {
     auto code = run_dry(options, json);
+    if (!code.ok()) return not_usage(std::move(code).error());
+    return code;
+  }
+  if (args.has("--repair")) {
+    auto code = run_repair(options, json);
+    show_status("");
     if (!code.ok()) return not_usage(std::move(code).error());
     return code;
   }

@@ -37,7 +37,7 @@ Result<int> run_verify(const Args& args) {
     return 0;
   }
   return corrupt_error(
-      "{} damaged part{} found ({})\ninstall the model again: wader rm, then wader install",
+      "{} damaged part{} found ({})\nmend it with the command that installed it and --repair",
       report->problems.size(), report->problems.size() == 1 ? "" : "s", size);
 }
 

@@ -55,7 +55,7 @@ Result<std::vector<uint64_t>> read_digests(const fs::path& directory, const Mani
 
 }  // namespace
 
-Result<Container> Container::open(const fs::path& directory) {
+Result<Container> Container::load(const fs::path& directory, bool check_sizes) {
   Container container;
   container.directory_ = directory.has_filename() ? directory : directory.parent_path();
   const fs::path& where = container.directory_;
@@ -75,9 +75,20 @@ Result<Container> Container::open(const fs::path& directory) {
   auto manifest = parse_manifest(text);
   if (!manifest.ok()) return std::move(manifest).error().within(where.string());
   container.manifest_ = std::move(*manifest);
-  for (const auto& [name, record] : container.manifest_.files)
-    RETURN_IF_ERROR(check_size(where, name, record.bytes));
+  if (check_sizes)
+    for (const auto& [name, record] : container.manifest_.files)
+      RETURN_IF_ERROR(check_size(where, name, record.bytes));
   ASSIGN_OR_RETURN(container.digests_, read_digests(where, container.manifest_));
+  return container;
+}
+
+Result<Container> Container::open_to_repair(const fs::path& directory) {
+  return load(directory, false);
+}
+
+Result<Container> Container::open(const fs::path& directory) {
+  ASSIGN_OR_RETURN(Container container, load(directory, true));
+  const fs::path& where = container.directory_;
   for (const auto& [name, record] : container.manifest_.files) {
     if (record.digest.empty() || name == kDigestsFile) continue;
     ASSIGN_OR_RETURN(const uint64_t digest, digest_file(where / name));

@@ -1,6 +1,6 @@
-// FetchPlan: the ordered reads of an install cut into what is fetched: chunks of a few MiB, in the
-// order in which they are first needed. Small neighbours that are read a little at a time (scales
-// and biases of one expert after the other) become one chunk. Pure.
+// FetchPlan: the ordered reads of an install cut into what is fetched: chunks of up to a MiB, in
+// the order in which they are first needed. Small neighbours that are read a little at a time
+// (scales and biases of one expert after the other) become one chunk. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct SourceRange {
   bool operator==(const SourceRange&) const = default;
 };
 
-constexpr uint64_t kMaxChunkBytes = 4 << 20;  // a longer read is several chunks
+constexpr uint64_t kMaxChunkBytes = 1 << 20;  // a longer read is several chunks
 constexpr uint64_t kMaxMergeBytes = 1 << 20;  // how far a chunk grows by further reads
 
 struct FetchChunk {

@@ -12,8 +12,8 @@ namespace wader {
 
 namespace {
 
-// So long must the reader have waited, all in all, before a connection is added.
-constexpr std::chrono::milliseconds kStarved{100};
+// How long the reader's waiting is counted before it is judged.
+constexpr std::chrono::milliseconds kCountTime{200};
 
 }  // namespace
 
@@ -152,12 +152,15 @@ Status FetchQueue::wait_for(uint32_t number, uint64_t bytes) {
   wanted_.reset();
   // Starved: the network is what this install waits for, and another connection may bring more.
   // Where the disk is, few connections do, and a kill finds little under way.
-  waited_ += std::chrono::steady_clock::now() - start;
-  if (waited_ >= kStarved && connections_ < client_.settings().connections) {
-    waited_ = {};
+  const auto now = std::chrono::steady_clock::now();
+  waited_ += now - start;
+  if (now - counted_from_ < kCountTime) return {};
+  if (4 * waited_ >= 3 * (now - counted_from_) && connections_ < client_.settings().connections) {
     ++connections_;
     client_.post([this] { pump(); });
   }
+  waited_ = {};
+  counted_from_ = now;
   return {};
 }
 

@@ -66,7 +66,8 @@ class FetchQueue {
   std::vector<Chunk> chunks_;
   uint32_t next_ = 0;  // chunk to fetch
   uint32_t in_flight_ = 0, connections_ = 2;
-  std::chrono::steady_clock::duration waited_{};
+  std::chrono::steady_clock::duration waited_{};  // since counted_from_
+  std::chrono::steady_clock::time_point counted_from_ = std::chrono::steady_clock::now();
   std::optional<uint32_t> wanted_;  // that the reader waits for
   size_t cursor_ = 0;               // of reads_; the reader's
   struct Use {

@@ -26,7 +26,7 @@ struct HubSettings {
   std::string token = {};  // empty: none
   HttpSettings http = {};
   RetryLimits retry = {};
-  uint32_t connections = 8;
+  uint32_t connections = 16;  // at most; begun with two
 };
 
 // HF_ENDPOINT; the token of HF_TOKEN or of the file that `hf auth login` writes (HF_TOKEN_PATH,

@@ -168,7 +168,9 @@ Result<uint64_t> planned_container_bytes(const InstallOptions& options) {
 Result<InstallReport> install(const InstallOptions& options, const ProgressFn& progress) {
   if (options.destination.empty()) return invalid_argument_error("no destination was given");
   RETURN_IF_ERROR(check_destination(options.destination));
-  ASSIGN_OR_RETURN(const InstallPlan plan, make_install_plan(options));
+  auto planned = make_install_plan(options);
+  if (!planned.ok()) return explain(std::move(planned).error(), options.hub != nullptr);
+  const InstallPlan plan = *std::move(planned);
   if (!plan.hub) RETURN_IF_ERROR(check_apart(plan.checkpoint->directory(), options.destination));
   RETURN_IF_ERROR(check_disk(options.destination, plan));
   const uint32_t threads =

@@ -19,13 +19,13 @@ class HubSession;  // install/hub_tree.h
 
 struct InstallOptions {
   std::filesystem::path source;            // checkpoint directory or file
-  std::shared_ptr<HubSession> hub = {};    // instead of `source`: a repository of the hub
   std::filesystem::path destination = {};  // the container directory, NAME.wader
   // What experts and the trunk's matrices are stored in; nothing is auto (install/formats.h has the
   // whole table). Experts: mxfp4, affine4, affine8 or bf16. Trunk: affine8 or bf16.
   std::optional<DType> experts = {}, trunk = {};
   uint32_t layers = 0;   // keep only the first N layers; 0 = all (for tests and measurements)
   uint32_t threads = 0;  // that quantise; 0 = what the machine gives. The bytes do not depend on it
+  std::shared_ptr<HubSession> hub = {};  // instead of `source`: a repository of the hub
 };
 
 // One half of a model, in words.

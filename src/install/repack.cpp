@@ -187,6 +187,20 @@ Status Repacker::keep_trunk(ContainerWriter& writer, const Json& matrices, const
 Status Repacker::repack_tensor(ContainerWriter& writer, size_t index, uint64_t first_row,
                                ProgressMeter& meter, const Json& matrices, RowLoss& loss) {
   const TrunkTensor& t = writer.manifest().trunk[index];
+  const uint64_t row_bytes_all = row_bytes(t.format, t.cols()).value().total();
+  const auto take = [&](uint64_t first, const ContainerWriter::TrunkRows& rows) -> Status {
+    const uint64_t n = rows.bytes() / row_bytes_all;
+    RETURN_IF_ERROR(writer.append_trunk(rows));
+    // With a row left at least: a tensor that is done has its facts in the note after it.
+    if (first + n < t.rows()) RETURN_IF_ERROR(keep_trunk(writer, matrices, loss));
+    return meter.advance("trunk", rows.bytes());
+  };
+  return make_tensor(index, first_row, loss, take);
+}
+
+Status Repacker::make_tensor(size_t index, uint64_t first_row, RowLoss& loss,
+                             const TakeRows& take) {
+  const TrunkTensor& t = plan_->container.manifest.trunk[index];
   const TensorSource& source = plan_->trunk_sources[index];
   const RowBytes row = row_bytes(t.format, t.cols()).value();
   const std::string what = fmt::format("trunk tensor {}", t.name);
@@ -199,13 +213,19 @@ Status Repacker::repack_tensor(ContainerWriter& writer, size_t index, uint64_t f
     const RowPlanes out = planes_of(batch_.span(), row, n);
     RETURN_IF_ERROR(store({rows, static_cast<uint32_t>(t.cols()), done, source.add, t.format, out},
                           what, loss));
-    RETURN_IF_ERROR(writer.append_trunk({out.codes, out.scales, out.biases}));
+    RETURN_IF_ERROR(take(done, {out.codes, out.scales, out.biases}));
     done += n;
-    // With a row left at least: a tensor that is done has its facts in the note after it.
-    if (done < t.rows()) RETURN_IF_ERROR(keep_trunk(writer, matrices, loss));
-    RETURN_IF_ERROR(meter.advance("trunk", n * row.total()));
   }
   return {};
+}
+
+Result<std::span<const std::byte>> Repacker::make_expert(uint32_t layer, uint32_t expert) {
+  const ExpertLayout& layout = plan_->container.manifest.experts;
+  std::array<MatrixFacts, 2> facts{};
+  for (const ExpertMatrix matrix : kMatrices)
+    facts[static_cast<size_t>(matrix)].stored = layout.format.of(matrix);
+  RETURN_IF_ERROR(repack_expert(layer, expert, facts));
+  return std::span<const std::byte>(record_.span().first(layout.stride_bytes));
 }
 
 Status Repacker::repack_layer(ContainerWriter& writer, uint32_t layer, ProgressMeter& meter) {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,13 @@ class Repacker {
   // expert.
   Status repack_trunk(ContainerWriter& writer, ProgressMeter& meter);
   Status repack_layer(ContainerWriter& writer, uint32_t layer, ProgressMeter& meter);
+
+  // One expert's record, valid until the next call; and the rows of one trunk tensor, batch after
+  // batch.
+  Result<std::span<const std::byte>> make_expert(uint32_t layer, uint32_t expert);
+  using TakeRows =
+      std::function<Status(uint64_t first_row, const ContainerWriter::TrunkRows& rows)>;
+  Status make_tensor(size_t index, uint64_t first_row, RowLoss& loss, const TakeRows& take);
 
   uint64_t source_bytes_read() const { return reader_.bytes_read(); }
 
