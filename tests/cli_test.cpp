@@ -44,41 +44,6 @@ TEST_F(Cli, HelpOfEveryCommand) {
   EXPECT_THAT(wader({"--version"}).out, StartsWith("wader "));
 }
 
-// A checkpoint as MODEL: used in place after one reading of it, which only the first run does.
-TEST_F(Cli, ACheckpointIsUsedWhereItIs) {
-  const std::string checkpoint = kSource + "/models/demo";
-  const auto ask = [&](const std::string& model) {
-    return wader({"chat", model, "--prompt", "Write a poem.", "--greedy", "--max-tokens", "12"});
-  };
-  const RunResult first = ask(checkpoint), second = ask(checkpoint), installed = ask("demo");
-  ASSERT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("is used in place: reading it once"));
-  EXPECT_THAT(second.err, Not(HasSubstr("reading it once")));
-  EXPECT_EQ(first.out, installed.out);
-  EXPECT_EQ(second.out, installed.out);
-
-  const Json facts = json_of(wader({"info", checkpoint, "--json"}));
-  EXPECT_EQ(facts["in_place"], fs::canonical(checkpoint).string());
-  const Json own = json_of(wader({"info", "demo", "--json"}));
-  EXPECT_TRUE(own["in_place"].is_null());
-  EXPECT_EQ(facts["identity"], own["identity"]);
-  // The first run planned as later ones do: its reading was another process's.
-  EXPECT_EQ(facts["plan"]["process_bytes"], own["plan"]["process_bytes"]);
-  EXPECT_THAT(wader({"list"}).out, HasSubstr("experts in place in " + checkpoint));
-  EXPECT_EQ(wader({"verify", checkpoint}).exit_code, 0);
-
-  // The source is never deleted.
-  const std::string name = fs::path(facts["path"].get<std::string>()).stem();
-  expect_error({"rm", checkpoint, "--yes"}, 1, "wader rm " + name);
-  EXPECT_EQ(wader({"rm", name, "--yes"}).exit_code, 0);
-  EXPECT_TRUE(fs::exists(checkpoint + "/config.json"));
-  EXPECT_THAT(wader({"list"}).out, Not(HasSubstr("in-place")));
-
-  expect_error({"chat", kSource + "/tests/data/tiny-qwen3-moe", "--prompt", "x"}, 1,
-               "experts cannot be used in place; make a container of it with `wader install`");
-  EXPECT_THAT(wader({"list"}).out, Not(HasSubstr("in-place")));
-}
-
 TEST_F(Cli, AConversationGoesOnFromItsFile) {
   const std::string file = (home_ / "talk.state").string();
   const auto ask = [&](const char* question) {

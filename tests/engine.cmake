@@ -6,7 +6,7 @@ target_compile_definitions(wader_test_models PRIVATE WADER_SOURCE_DIR="${CMAKE_S
 wader_test(same_bits SOURCES same_bits_test.cpp LIBS wader_test_models LABELS short threaded)
 wader_test(sessions SOURCES sessions_test.cpp LIBS wader_test_models LABELS short)
 wader_test(damage SOURCES damage_test.cpp LIBS wader_test_models LABELS short threaded)
-wader_test(in_place SOURCES in_place_test.cpp LIBS wader_test_models LABELS short)
+wader_test(in_place SOURCES in_place_test.cpp in_place_faults_test.cpp LIBS wader_test_models LABELS short)
 wader_test(read_setup SOURCES read_setup_test.cpp LIBS wader_test_models LABELS short)
 # Sanitizers bring their own operator new.
 if(NOT WADER_SANITIZE)

@@ -6,6 +6,7 @@ set -euo pipefail
 build_packages=(
   g++ make cmake ninja-build pkg-config ccache
   libfmt-dev nlohmann-json3-dev libxxhash-dev libpcre2-dev libutf8proc-dev libcli11-dev libedit-dev liburing-dev
+  libcurl4-openssl-dev libssl-dev
   libgtest-dev libgmock-dev
 )
 # Tests that compare with other programs' npm packages; only where there is no node of that version yet.

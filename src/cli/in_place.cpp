@@ -12,13 +12,13 @@
 #include "base/hash.h"
 #include "base/units.h"
 #include "cli/console.h"
+#include "cli/generation_config.h"
 #include "cli/models.h"
 #include "cli/options.h"
 #include "cli/text.h"
+#include "container/container.h"
 #include "container/manifest.h"
 #include "install/install.h"
-#include "io/file.h"
-#include "sampler/sampler.h"
 
 namespace wader {
 namespace {
@@ -44,12 +44,27 @@ std::string name_of(const fs::path& checkpoint) {
   return model_name_from(repository).substr(kPrefix.size(), kMostNameBytes);
 }
 
-Status install_here(const InstallOptions& options) {
-  RETURN_IF_ERROR(check_generation_config(options.source));
-  RETURN_IF_ERROR(planned_container_bytes(options));  // refused before anything is announced
+enum class Kept : uint8_t { none, current, outdated };
+
+// What damage keeps from being opened is current: opening it says what it is.
+Kept what_is_kept(const fs::path& path) {
+  if (!is_there(path / kManifestFile) || is_there(path / kJournalFile)) return Kept::none;
+  const auto container = Container::open_to_repair(path);
+  const bool changed =
+      container.ok() && container->in_place() && !check_source_files(*container->in_place()).ok();
+  return changed ? Kept::outdated : Kept::current;
+}
+
+// Whatever keeps it from being made is found before anything is announced, or removed.
+Status install_here(const InstallOptions& options, Kept kept) {
+  RETURN_IF_ERROR(check_generation_config(DirectoryTree(options.source)));
+  RETURN_IF_ERROR(planned_container_bytes(options));
+  if (kept == Kept::outdated) RETURN_IF_ERROR(remove_model(options.destination));
   print_note(fmt::format(
-      "{} is used in place: reading it once for checksums and a small copy of its trunk, in {}",
-      options.source.string(), options.destination.string()));
+      "{} {}: reading it once for checksums and a small copy of its trunk, in {}",
+      options.source.string(),
+      kept == Kept::outdated ? "changed since it was last used in place" : "is used in place",
+      options.destination.string()));
   const auto report = install(options, make_progress(ProgressStyle::human));
   show_status("");
   if (!report.ok()) return report.error();
@@ -95,12 +110,12 @@ std::string read_all(int fd) {
 
 // In a process of its own: what repacking leaves resident would count in the memory plan of this
 // run, which must not differ from that of the next one. No thread runs yet.
-Status install_apart(const InstallOptions& options) {
+Status install_apart(const InstallOptions& options, Kept kept) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error(errno, "pipe");
   const pid_t child = ::fork();
   if (child == 0) {
-    write_all(ends[1], status_to(install_here(options)));
+    write_all(ends[1], status_to(install_here(options, kept)));
     ::_exit(0);
   }
   const int fork_errno = errno;
@@ -142,39 +157,20 @@ Result<fs::path> in_place_path(const fs::path& checkpoint) {
 
 Result<fs::path> in_place_container(const fs::path& checkpoint) {
   ASSIGN_OR_RETURN(const fs::path path, in_place_path(checkpoint));
-  if (is_there(path / kManifestFile) && !is_there(path / kJournalFile)) return path;
+  const Kept kept = what_is_kept(path);
+  if (kept == Kept::current) return path;
   InstallOptions options;
   options.source = checkpoint;
   options.destination = path;
   options.in_place = true;
   watch_interrupts();
-  if (Status made = install_apart(options); !made.ok()) {
+  if (Status made = install_apart(options, kept); !made.ok()) {
     Error failure = not_usage(std::move(made).error());
     if (failure.code == ErrorCode::cancelled)
       failure.message = "stopped\nthe same command continues where this one stopped";
     return failure;
   }
   return path;
-}
-
-Status check_generation_config(const fs::path& source) {
-  const fs::path file = source / "generation_config.json";
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return {};
-  const auto check = [&]() -> Status {
-    ASSIGN_OR_RETURN(const std::string text, read_text_file(file, kMaxSmallFileBytes));
-    ASSIGN_OR_RETURN(const Json json, parse_json(text, "generation_config.json"));
-    ASSIGN_OR_RETURN([[maybe_unused]] const SamplingParams sampling,
-                     sampling_from_generation_config(json));
-    ASSIGN_OR_RETURN([[maybe_unused]] const auto eos, eos_from_generation_config(json));
-    return {};
-  };
-  if (Status status = check(); !status.ok()) {
-    Error bad = not_usage(std::move(status).error()).within(source.string());
-    bad.message += "; mend or remove that file, then install";
-    return bad;
-  }
-  return {};
 }
 
 }  // namespace wader

@@ -14,12 +14,9 @@ bool is_checkpoint(const std::filesystem::path& path);
 // NAME-in-place-HASH.wader in the models directory, by the checkpoint's resolved path.
 Result<std::filesystem::path> in_place_path(const std::filesystem::path& checkpoint);
 
-// The same, made with progress on standard error where it is not there or not finished. What keeps
-// a checkpoint from being used in place is an error that says so.
+// The same, made with progress on standard error where it is not there or not finished, and anew
+// where the checkpoint's files are not what they were. What keeps a checkpoint from being used in
+// place is an error that says so.
 Result<std::filesystem::path> in_place_container(const std::filesystem::path& checkpoint);
-
-// A container is sealed: a generation_config.json that would make it useless is refused before
-// hours of work.
-Status check_generation_config(const std::filesystem::path& checkpoint);
 
 }  // namespace wader

@@ -14,6 +14,7 @@
 #include "container/manifest.h"
 #include "engine/read_setup.h"
 #include "experts/usage_file.h"
+#include "install/fetch_window.h"
 
 namespace wader {
 namespace {
@@ -117,7 +118,7 @@ std::string_view without_temporary_suffix(std::string_view name) {
 // Names at the top of a container, finished or not.
 bool belongs_to_container(std::string_view name) {
   name = without_temporary_suffix(name);
-  static constexpr std::array<std::string_view, 15> kNames = {kManifestFile,
+  static constexpr std::array<std::string_view, 16> kNames = {kManifestFile,
                                                               kTrunkFile,
                                                               "digests.bin",
                                                               "experts",
@@ -128,6 +129,7 @@ bool belongs_to_container(std::string_view name) {
                                                               "chat_template.jinja",
                                                               "LICENSE",
                                                               "range.json",
+                                                              kFetchFile,
                                                               kJournalFile,
                                                               kReadRatesFile,
                                                               kUsageFile,

@@ -52,8 +52,6 @@ Result<std::optional<InPlaceSource>> read_in_place(const fs::path& directory,
                    read_text_file(directory / kSourceFile, kMaxSourceTextBytes));
   auto source = parse_in_place(text, manifest);
   if (!source.ok()) return std::move(source).error().within(directory.string());
-  if (Status same = check_source_files(*source); !same.ok())
-    return std::move(same).error().within(directory.string());
   return std::optional(std::move(*source));
 }
 
@@ -69,7 +67,7 @@ Result<std::vector<uint64_t>> read_digests(const fs::path& directory, const Mani
 
 }  // namespace
 
-Result<Container> Container::open(const fs::path& directory) {
+Result<Container> Container::load(const fs::path& directory, bool check_sizes) {
   Container container;
   container.directory_ = directory.has_filename() ? directory : directory.parent_path();
   const fs::path& where = container.directory_;
@@ -91,9 +89,22 @@ Result<Container> Container::open(const fs::path& directory) {
   container.manifest_ = std::move(*manifest);
   ASSIGN_OR_RETURN(container.in_place_, read_in_place(where, container.manifest_));
   for (const auto& [name, record] : container.manifest_.files)
-    if (!container.in_place_ || !is_expert_file_name(name))
+    if (check_sizes && !(container.in_place_ && is_expert_file_name(name)))
       RETURN_IF_ERROR(check_size(where, name, record.bytes));
   ASSIGN_OR_RETURN(container.digests_, read_digests(where, container.manifest_));
+  return container;
+}
+
+Result<Container> Container::open_to_repair(const fs::path& directory) {
+  return load(directory, false);
+}
+
+Result<Container> Container::open(const fs::path& directory) {
+  ASSIGN_OR_RETURN(Container container, load(directory, true));
+  const fs::path& where = container.directory_;
+  if (container.in_place_)
+    if (Status same = check_source_files(*container.in_place_); !same.ok())
+      return std::move(same).error().within(where.string());
   for (const auto& [name, record] : container.manifest_.files) {
     if (record.digest.empty() || name == kDigestsFile) continue;
     ASSIGN_OR_RETURN(const uint64_t digest, digest_file(where / name));

@@ -77,6 +77,10 @@ class Container {
   // experts in place of a checkpoint that changed.
   static Result<Container> open(const std::filesystem::path& directory);
 
+  // The same without a look at the files that the manifest lists, but for digests.bin, and at a
+  // checkpoint: for whoever verifies and mends them.
+  static Result<Container> open_to_repair(const std::filesystem::path& directory);
+
   const std::filesystem::path& directory() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }
   const ArchitectureSpec& spec() const { return manifest_.spec; }
@@ -100,6 +104,8 @@ class Container {
   bool has_file(const std::string& name) const { return manifest_.files.contains(name); }
 
  private:
+  static Result<Container> load(const std::filesystem::path& directory, bool check_sizes);
+
   std::filesystem::path directory_;
   Manifest manifest_;
   std::optional<InPlaceSource> in_place_;
@@ -107,10 +113,20 @@ class Container {
       digests_;  // expert records of moe layers, then trunk tensors in manifest order
 };
 
+// A part that is not what it was made as.
+struct DamagedPart {
+  enum class Kind : uint8_t { small_file, trunk_tensor, trunk_padding, expert, surplus } kind;
+  std::string file;
+  uint32_t layer = 0;              // of an expert
+  uint64_t index = 0;              // of the expert or trunk tensor
+  uint64_t offset = 0, bytes = 0;  // of padding
+};
+
 struct VerifyReport {
   uint64_t bytes = 0;  // read and checked
   std::vector<std::string>
       problems;  // "experts/layer-003.bin: expert 17 does not match its checksum"
+  std::vector<DamagedPart> damaged;  // what these problems are about, but for the manifest
 };
 
 // Re-reads every byte of the container. An error only when it was stopped or could not be read at

@@ -164,8 +164,8 @@ Status check_source_files(const InPlaceSource& source) {
     now->name = known.name;
     if (*now != known)
       return corrupt_error(
-          "{}: changed since its checksums were taken; it may be another model now. Delete what "
-          "was made of the old one with `wader rm`, then use the checkpoint again",
+          "{}: changed since its checksums were taken, it may be another model now; with the "
+          "checkpoint's directory as MODEL it is read again",
           path.string());
   }
   return {};

@@ -103,6 +103,12 @@ class Verifier {
   }
 
   template <typename... Args>
+  void problem(const DamagedPart& part, fmt::format_string<Args...> format, Args&&... args) {
+    report_.problems.push_back(fmt::format(format, std::forward<Args>(args)...));
+    report_.damaged.push_back(part);
+  }
+
+  template <typename... Args>
   void problem(fmt::format_string<Args...> format, Args&&... args) {
     report_.problems.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
@@ -125,23 +131,25 @@ class Verifier {
 
   Status check_small_file(const std::string& name, const FileRecord& record) {
     const auto digest = digest_file(path_of(name));
+    const DamagedPart part{DamagedPart::Kind::small_file, name};
     if (!digest.ok()) {
-      problem("{}: {}", name, digest.error().message);
+      problem(part, "{}: {}", name, digest.error().message);
       return {};
     }
-    if (digest_to_hex(*digest) != record.digest) problem("{}: does not match its checksum", name);
+    if (digest_to_hex(*digest) != record.digest)
+      problem(part, "{}: does not match its checksum", name);
     return meter_.advance("verify", record.bytes);
   }
 
   // Feeds [offset, offset + bytes) to `sink`, piece by piece. A read that fails becomes a problem
   // of `part`, and the result is false.
   template <typename Sink>
-  Result<bool> scan(WindowReader& reader, std::string_view file, std::string_view part,
+  Result<bool> scan(WindowReader& reader, const DamagedPart& damage, std::string_view part,
                     uint64_t offset, uint64_t bytes, Sink sink) {
     for (const uint64_t end = offset + bytes; offset < end;) {
       auto piece = reader.read(offset, end - offset);
       if (!piece.ok()) {
-        problem("{}: {} cannot be read: {}", file, part, piece.error().message);
+        problem(damage, "{}: {} cannot be read: {}", damage.file, part, piece.error().message);
         return false;
       }
       sink(*piece);
@@ -152,52 +160,70 @@ class Verifier {
   }
 
   template <typename Stream>
-  Status check_digest(WindowReader& reader, std::string_view file, std::string_view part,
+  Status check_digest(WindowReader& reader, const DamagedPart& damage, std::string_view part,
                       uint64_t offset, uint64_t bytes, uint64_t expected) {
     Stream stream;
     ASSIGN_OR_RETURN(const bool whole,
-                     scan(reader, file, part, offset, bytes, [&](auto p) { stream.update(p); }));
+                     scan(reader, damage, part, offset, bytes, [&](auto p) { stream.update(p); }));
     if (whole && stream.digest() != expected)
-      problem("{}: {} does not match its checksum", file, part);
+      problem(damage, "{}: {} does not match its checksum", damage.file, part);
     return {};
   }
 
   Status check_zeros(WindowReader& reader, std::string_view part, uint64_t offset, uint64_t bytes) {
+    const DamagedPart damage{
+        DamagedPart::Kind::trunk_padding, std::string(kTrunkFile), 0, 0, offset, bytes};
     bool zero = true;
     const auto sink = [&](std::span<const std::byte> piece) {
       for (std::byte b : piece) zero = zero && b == std::byte{0};
     };
-    ASSIGN_OR_RETURN(const bool whole, scan(reader, kTrunkFile, part, offset, bytes, sink));
-    if (whole && !zero) problem("{}: {} is not zero", kTrunkFile, part);
+    ASSIGN_OR_RETURN(const bool whole, scan(reader, damage, part, offset, bytes, sink));
+    if (whole && !zero) problem(damage, "{}: {} is not zero", kTrunkFile, part);
     return {};
   }
 
   // Nothing when the file cannot even be opened, which is then in the report.
-  Result<std::optional<WindowReader>> open_weights(const std::string& file,
+  Result<std::optional<WindowReader>> open_weights(std::string_view file,
                                                    const std::filesystem::path& path,
                                                    uint64_t bytes, bool ahead = true) {
     auto reader = WindowReader::open(path, bytes, ahead);
     if (reader.ok()) {
       if (reader->surplus_bytes() > 0)
-        problem("{}: {} bytes longer than it was made", file, reader->surplus_bytes());
+        problem({DamagedPart::Kind::surplus, std::string(file)},
+                "{}: {} bytes longer than it was made", file, reader->surplus_bytes());
       return std::optional(std::move(*reader));
     }
     if (reader.error().code == ErrorCode::over_budget) return std::move(reader).error();
     problem("{}: {}", file, reader.error().message);
+    mark_all(file);
     return std::optional<WindowReader>();
   }
 
+  static DamagedPart tensor_part(size_t index) {
+    return {DamagedPart::Kind::trunk_tensor, std::string(kTrunkFile), 0, index};
+  }
+
+  // Of a file that is not there all parts are damaged. Its padding is zero in a new one.
+  void mark_all(std::string_view file) {
+    if (file == kTrunkFile)
+      for (size_t i = 0; i < manifest_.trunk.size(); ++i) report_.damaged.push_back(tensor_part(i));
+    for (uint32_t layer = 0; layer < manifest_.spec.layer_count(); ++layer)
+      if (file == expert_file_name(layer))
+        for (uint32_t expert = 0; expert < manifest_.spec.experts; ++expert)
+          report_.damaged.push_back({DamagedPart::Kind::expert, std::string(file), layer, expert});
+  }
+
   Status check_trunk() {
-    ASSIGN_OR_RETURN(auto reader, open_weights(std::string(kTrunkFile), path_of(kTrunkFile),
-                                               manifest_.trunk_bytes()));
+    ASSIGN_OR_RETURN(auto reader,
+                     open_weights(kTrunkFile, path_of(kTrunkFile), manifest_.trunk_bytes()));
     if (!reader) return {};
     uint64_t end = 0;
     for (size_t i = 0; i < manifest_.trunk.size(); ++i) {
       const TrunkTensor& t = manifest_.trunk[i];
       RETURN_IF_ERROR(check_zeros(*reader, fmt::format("the padding before {}", t.name), end,
                                   t.offset_bytes - end));
-      RETURN_IF_ERROR(check_digest<Xxh3Stream>(*reader, kTrunkFile, t.name, t.offset_bytes, t.bytes,
-                                               container_.trunk_digest(i)));
+      RETURN_IF_ERROR(check_digest<Xxh3Stream>(*reader, tensor_part(i), t.name, t.offset_bytes,
+                                               t.bytes, container_.trunk_digest(i)));
       end = t.offset_bytes + t.bytes;
     }
     return check_zeros(*reader, "the padding at its end", end, manifest_.trunk_bytes() - end);
@@ -249,15 +275,18 @@ class Verifier {
     for (const RecordPiece& piece : pieces) {
       RETURN_IF_ERROR(add_padding(piece.record_offset_bytes - end, stream));
       ExpertFile& file = files.at(piece.file);
-      ASSIGN_OR_RETURN(const bool whole,
-                       scan(*file.reader, file.name, part, piece.offset_bytes, piece.bytes,
-                            [&](auto bytes) { stream.update(bytes); }));
+      ASSIGN_OR_RETURN(
+          const bool whole,
+          scan(*file.reader, {DamagedPart::Kind::expert, file.name, layer, expert}, part,
+               piece.offset_bytes, piece.bytes, [&](auto bytes) { stream.update(bytes); }));
       if (!whole) return {};
       end = piece.record_offset_bytes + piece.bytes;
     }
     RETURN_IF_ERROR(add_padding(manifest_.experts.stride_bytes - end, stream));
-    if (stream.digest() != container_.expert_digest(layer, expert))
-      problem("{}: {} does not match its checksum", files.at(pieces[0].file).name, part);
+    if (stream.digest() == container_.expert_digest(layer, expert)) return {};
+    const std::string& file = files.at(pieces[0].file).name;
+    problem({DamagedPart::Kind::expert, file, layer, expert}, "{}: {} does not match its checksum",
+            file, part);
     return {};
   }
 

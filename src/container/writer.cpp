@@ -30,10 +30,14 @@ Result<ContainerWriter> ContainerWriter::open(const fs::path& directory, Contain
   const bool created = fs::create_directories(directory, error);
   if (error) return errno_error(error.value(), fmt::format("cannot create {}", directory.string()));
   if (created) RETURN_IF_ERROR(sync_directory(directory / ".."));
-  ASSIGN_OR_RETURN(Journal journal, Journal::open(directory, plan.origin, names_of(plan)));
+  std::vector<std::string> names = names_of(plan);
+  names.insert(names.end(), plan.scratch_files.begin(), plan.scratch_files.end());
+  ASSIGN_OR_RETURN(Journal journal, Journal::open(directory, plan.origin, names));
   if (!plan.in_place) fs::create_directory(directory / kExpertsFolder, error);
   if (error) return errno_error(error.value(), (directory / kExpertsFolder).string());
-  return ContainerWriter(directory, std::move(plan), std::move(journal));
+  ContainerWriter writer(directory, std::move(plan), std::move(journal));
+  writer.find_starts();
+  return writer;
 }
 
 // How many digests the journal must have for a weight file.
@@ -70,10 +74,14 @@ Result<File> ContainerWriter::create(const std::string& name, uint64_t bytes) co
 }
 
 Status ContainerWriter::begin_trunk() {
+  const JournalPart* const part = journal_.find_part(kTrunkName);
+  const bool fresh = trunk_start_.tensors == 0 && trunk_start_.rows == 0;
   digests_.clear();
-  cursor_ = TensorCursor();
-  ASSIGN_OR_RETURN(file_, create(kTrunkName, plan_.manifest.trunk_bytes()));
-  return {};
+  if (!fresh)
+    digests_.assign(part->digests.begin(),
+                    part->digests.begin() + static_cast<std::ptrdiff_t>(trunk_start_.tensors));
+  cursor_ = std::exchange(start_cursor_, TensorCursor());
+  return begin_file(kTrunkName, fresh);
 }
 
 Status ContainerWriter::append_trunk(const TrunkRows& rows) {
@@ -90,6 +98,9 @@ Status ContainerWriter::append_trunk(const TrunkRows& rows) {
     RETURN_IF_ERROR(file_.write_at(scales_at + cursor_.rows * row.scales, rows.scales));
   if (row.biases > 0)
     RETURN_IF_ERROR(file_.write_at(biases_at + cursor_.rows * row.biases, rows.biases));
+  wrote(t.offset_bytes + cursor_.rows * row.codes, rows.codes.size());
+  unkept_bytes_ += rows.scales.size() + rows.biases.size();
+  unsynced_bytes_ += rows.scales.size() + rows.biases.size();
   cursor_.tensor.update(rows.codes);
   cursor_.scales.update(rows.scales);
   cursor_.biases.update(rows.biases);
@@ -147,25 +158,111 @@ const Json& ContainerWriter::report_of(const std::string& file) const {
   return piece->report;
 }
 
+ContainerWriter::LayerStart ContainerWriter::layer_start(uint32_t layer) const {
+  const auto found = layer_starts_.find(layer);
+  return found == layer_starts_.end() ? LayerStart() : found->second;
+}
+
 Status ContainerWriter::begin_layer(uint32_t layer) {
-  digests_.clear();
   layer_ = layer;
   const std::string name = expert_file_name(layer);
+  digests_.clear();
   if (!is_written(name)) return {};
-  ASSIGN_OR_RETURN(file_, create(name, plan_.manifest.files.at(name).bytes));
+  const uint32_t experts = layer_start(layer).experts;
+  if (experts > 0) {
+    const std::vector<uint64_t>& kept = journal_.find_part(name)->digests;
+    digests_.assign(kept.begin(), kept.begin() + experts);
+  }
+  RETURN_IF_ERROR(begin_file(name, experts == 0));
+  if (auto direct = File::open(directory_ / name, File::Mode::update_direct); direct.ok())
+    direct_ = std::move(*direct);
+  return {};
+}
+
+// `fresh`: nothing in it counts; else it goes on.
+Status ContainerWriter::begin_file(const std::string& name, bool fresh) {
+  name_ = name;
+  kept_digests_ = digests_.size();
+  unkept_bytes_ = unsynced_bytes_ = 0;
+  const uint64_t bytes = plan_.manifest.files.at(name).bytes;
+  if (fresh) {
+    ASSIGN_OR_RETURN(file_, create(name, bytes));
+    return {};
+  }
+  ASSIGN_OR_RETURN(file_, File::open(directory_ / name, File::Mode::update));
+  return file_.allocate(bytes);
+}
+
+// After every write: writing out begins at once, so that the disk is busy while the next rows are
+// made and a sync has little left to do.
+void ContainerWriter::wrote(uint64_t offset, uint64_t bytes) {
+  file_.start_writeback(offset, bytes);
+  unkept_bytes_ += bytes;
+  unsynced_bytes_ += bytes;
+}
+
+Status ContainerWriter::keep(Json note) {
+  if (name_ == kTrunkName) {
+    note["rows"] = cursor_.rows;
+    note["planes"] = {digest_to_hex(cursor_.tensor.digest()),
+                      digest_to_hex(cursor_.scales.digest()),
+                      digest_to_hex(cursor_.biases.digest())};
+  }
+  RETURN_IF_ERROR(journal_.check_in_place());
+  if (unsynced_bytes_ >= kSyncBytes) RETURN_IF_ERROR(file_.sync());
+  RETURN_IF_ERROR(journal_.append_part(
+      name_, kept_digests_, std::span(digests_).subspan(kept_digests_), std::move(note)));
+  if (unsynced_bytes_ >= kSyncBytes) {
+    RETURN_IF_ERROR(journal_.sync());
+    unsynced_bytes_ = 0;
+  }
+  kept_digests_ = digests_.size();
+  unkept_bytes_ = 0;
   return {};
 }
 
 Status ContainerWriter::append_expert(std::span<const std::byte> record) {
+  RETURN_IF_ERROR(append_expert_later(record));
+  return finish_record();
+}
+
+Status ContainerWriter::append_expert_later(std::span<const std::byte> record) {
+  RETURN_IF_ERROR(finish_record());
   const uint64_t stride = plan_.manifest.experts.stride_bytes;
   CHECK(file_.is_open() != plan_.in_place.has_value() && record.size() == stride &&
         digests_.size() < plan_.manifest.spec.experts);
-  if (!plan_.in_place) RETURN_IF_ERROR(file_.write_at(digests_.size() * stride, record));
-  digests_.push_back(record_digest(record));
+  const uint64_t offset = digests_.size() * stride;
+  pending_ = std::async(std::launch::async, [this, offset, record]() -> Result<uint64_t> {
+    if (!plan_.in_place) RETURN_IF_ERROR(write_record(offset, record));
+    return record_digest(record);
+  });
+  if (plan_.in_place) return {};  // nothing that a later run could read back and go on from
+  unkept_bytes_ += stride;
+  unsynced_bytes_ += stride;
+  return {};
+}
+
+Status ContainerWriter::write_record(uint64_t offset, std::span<const std::byte> record) {
+  const bool aligned = reinterpret_cast<uintptr_t>(record.data()) % kRecordAlignment == 0;
+  if (direct_.is_open() && aligned) {
+    if (direct_.write_at(offset, record).ok()) return {};
+    direct_ = File();  // odd file system; a disk that is full or broken says so again below
+  }
+  RETURN_IF_ERROR(file_.write_at(offset, record));
+  file_.start_writeback(offset, record.size());
+  return {};
+}
+
+Status ContainerWriter::finish_record() {
+  if (!pending_.valid()) return {};
+  ASSIGN_OR_RETURN(const uint64_t digest, pending_.get());
+  digests_.push_back(digest);
   return {};
 }
 
 Status ContainerWriter::finish_layer(Json report) {
+  RETURN_IF_ERROR(finish_record());
+  direct_ = File();
   CHECK(digests_.size() == plan_.manifest.spec.experts);
   return finish_file(expert_file_name(layer_), std::move(report));
 }

@@ -103,7 +103,10 @@ class FileSource final : public ExpertSource {
             ("wader_experts_" + std::to_string(::getpid()) + "_" + std::to_string(pieces));
     bytes_.resize(kLayers * kExperts * record_bytes());
     std::mt19937 rng(11);
-    for (std::byte& b : bytes_) b = static_cast<std::byte>(rng());
+    std::vector<std::byte> noise(64 * kDirectAlignment);  // of which each block is some other part
+    for (std::byte& b : noise) b = static_cast<std::byte>(rng());
+    for (size_t at = 0; at < bytes_.size(); at += kDirectAlignment)
+      std::memcpy(&bytes_[at], &noise[rng() % (noise.size() - kDirectAlignment)], kDirectAlignment);
     auto file = File::open(path_, File::Mode::create);
     CHECK(file.ok() && file->write_at(0, bytes_).ok());
     file_ = std::move(File::open(path_, File::Mode::update)).value();
@@ -123,6 +126,10 @@ class FileSource final : public ExpertSource {
   }
   std::span<const std::byte> record(uint32_t layer, uint32_t expert) const {
     return std::span(bytes_).subspan((layer * kExperts + expert) * record_bytes(), record_bytes());
+  }
+  // The last extent of every record is read from `file`.
+  void move_extents(const File& file) {
+    for (size_t i = pieces_ - 1; i < extents_.size(); i += pieces_) extents_[i].from.file = &file;
   }
   File& file() { return file_; }
   const std::filesystem::path& path() const { return path_; }
@@ -214,10 +221,17 @@ TEST(ExpertCache, ARecordIsAssembledOfPiecesBesideIt) {
     auto cache = ExpertCache::create(source, 5, EvictionRule::lfu, *queue, threads());
     ASSERT_TRUE(cache.ok());
     std::mt19937 rng(capacity);
-    for (int pass = 0; pass < 40; ++pass) {
+    const auto some = [&] {
       std::vector<uint32_t> ids;
       for (uint32_t e = 0; e < ScatteredSource::kExperts; ++e)
         if (rng() % 4 == 0) ids.push_back(e);
+      return ids;
+    };
+    for (int pass = 0; pass < 40; ++pass) {
+      if (rng() % 2 == 0)
+        (*cache)->predict(0, some(),
+                          rng() % 2 == 0 ? Experts::Certainty::likely : Experts::Certainty::sure);
+      const std::vector<uint32_t> ids = some();
       const std::vector<uint32_t> uses(ids.size(), 1);
       (*cache)->begin(0, ids, uses);
       size_t seen = 0;
@@ -234,10 +248,15 @@ TEST(ExpertCache, ARecordIsAssembledOfPiecesBesideIt) {
       if (pass % 8 == 7) (*cache)->set_usable_slots(5);
     }
     EXPECT_GT((*cache)->counters().hits, 0u);
+    EXPECT_GT((*cache)->counters().predicted_right, 0u);
   }
 }
 
-TEST(ExpertCache, EveryPassGetsItsExpertsWhateverSlotsQueueAndDiskDo) {
+// Calls test(cache, source, rng) for records in one and two pieces, pools from one slot to all,
+// short and long queues, and a disk that does what `seeds` say: 0 are threads, the others fake ones
+// with faults that heal.
+template <typename Test>
+void for_each_cache(uint32_t seeds, Test&& test) {
   for (const uint32_t pieces : {1u, 2u}) {
     FileSource source(pieces);
     for (const uint32_t slots : {1u, 2u, 5u, 32u})
@@ -408,9 +427,10 @@ TEST(ExpertCache, AWrongPredictionThatFailsIsNobodysError) {
   }
 }
 
-// A disk of 40 MB/s takes 0.2 s for a record and 50 ms for a piece of it.
-TEST(ExpertCache, AWrongPredictionCostsThePiecesThatHaveStarted) {
-  FileSource source(1, 8 * kMiB);
+// A disk of 40 MB/s takes 0.2 s for a record and 50 ms for a piece of it: a quarter of its only
+// extent, or of the larger one of two.
+void a_wrong_prediction_costs_what_has_started(uint32_t pieces) {
+  FileSource source(pieces, 8 * kMiB);
   const auto queue = make_throttled_read_queue(40e6, 0, 64);
   auto cache =
       std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue, threads())).value();
@@ -430,6 +450,36 @@ TEST(ExpertCache, AWrongPredictionCostsThePiecesThatHaveStarted) {
   EXPECT_EQ(counters.predicted_right, 1u);
   EXPECT_GT(counters.hidden_seconds, 0);
   EXPECT_EQ(counters.bytes_read, 24 * kMiB + counters.wasted_bytes);
+}
+
+TEST(ExpertCache, AWrongPredictionCostsThePiecesThatHaveStarted) {
+  a_wrong_prediction_costs_what_has_started(1);
+}
+
+TEST(ExpertCache, AWrongPredictionOfARecordInExtentsToo) {
+  a_wrong_prediction_costs_what_has_started(2);
+}
+
+// An extent is damaged that is in another file than the first one.
+TEST(ExpertCache, AllFilesOfADamagedRecordAreNamed) {
+  FileSource source(2);
+  const std::string other = source.path().string() + "_other";
+  std::filesystem::copy_file(source.path(), other,
+                             std::filesystem::copy_options::overwrite_existing);
+  File second = File::open(other, File::Mode::update).value();
+  source.move_extents(second);
+  const auto queue = make_thread_read_queue(2, 8);
+  auto cache =
+      std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue, threads())).value();
+  ASSERT_TRUE(run_pass(*cache, source, 0, {0, 1, 2, 3}).ok());
+  std::byte flipped[] = {source.record(1, 5).back() ^ std::byte{4}};
+  ASSERT_TRUE(second.write_at((16 + 6) * source.record_bytes() - 1, flipped).ok());
+  const Status status = run_pass(*cache, source, 1, {5});
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find(source.path().string() + ", " + other + ": layer 1"),
+            std::string::npos)
+      << status.error().message;
+  std::filesystem::remove(other);
 }
 
 TEST(ExpertCache, TooManySlotsAreAnErrorNotACrash) {

@@ -108,12 +108,16 @@ Result<std::vector<SourceRun>> runs_of(const InstallPlan& plan, uint32_t layer) 
 
 }  // namespace
 
-Result<InPlaceSource> find_in_place(const InstallPlan& plan, const fs::path& directory) {
+Result<InPlaceSource> find_in_place(const InstallPlan& plan) {
+  if (plan.hub)
+    return unsupported_error("{}: only a local directory is used in place; {}",
+                             plan.container.manifest.source, kWayOut);
   InPlaceSource source;
-  source.directory = directory;
   std::error_code error;
+  source.directory = fs::canonical(plan.checkpoint->directory(), error);
+  if (error) return errno_error(error.value(), plan.checkpoint->directory().string());
   for (size_t i = 0; i < plan.stamps.size(); ++i) {
-    const fs::path path = plan.checkpoint->files()[i].path();
+    const fs::path path = plan.checkpoint->files()[i]->path();
     ASSIGN_OR_RETURN(SourceFile file, look_at_source(path));
     if (file.bytes != plan.stamps[i].bytes || file.modified_ns != plan.stamps[i].modified_ns)
       return corrupt_error("{} changed while it was being installed", path.string());
@@ -131,7 +135,7 @@ Result<InPlaceSource> find_in_place(const InstallPlan& plan, const fs::path& dir
   if (!read.ok()) return read.error();
   if (*read != source)
     return unsupported_error("{}: a path that is not UTF-8 cannot be kept for a later run; {}",
-                             directory.string(), kWayOut);
+                             source.directory.string(), kWayOut);
   return source;
 }
 

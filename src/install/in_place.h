@@ -4,17 +4,14 @@
 // gate and up rows are apart, a record interleaves them and no run of bytes is one of its sections.
 #pragma once
 
-#include <filesystem>
-
 #include "base/result.h"
 #include "container/in_place.h"
 #include "install/plan.h"
 
 namespace wader {
 
-// `plan` is complete but for this; `directory` is the checkpoint's, canonical. unsupported, with
-// the reason and the way out, where the bytes do not stand as a record has them.
-Result<InPlaceSource> find_in_place(const InstallPlan& plan,
-                                    const std::filesystem::path& directory);
+// `plan` is complete but for this. unsupported, with the reason and the way out, for a source that
+// is no local directory or whose bytes do not stand as a record has them.
+Result<InPlaceSource> find_in_place(const InstallPlan& plan);
 
 }  // namespace wader

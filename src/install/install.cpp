@@ -1,7 +1,5 @@
 #include "install/install.h"
 
-#include <sys/stat.h>
-
 #include <cmath>
 #include <filesystem>
 #include <system_error>
@@ -11,7 +9,11 @@
 #include "base/error.h"
 #include "base/machine.h"
 #include "container/manifest.h"
+#include "install/disk_room.h"
+#include "install/fetch_window.h"
+#include "install/hub_tree.h"
 #include "install/plan.h"
+#include "install/read_order.h"
 #include "install/repack.h"
 
 namespace wader {
@@ -40,31 +42,6 @@ Status check_apart(const fs::path& source, const fs::path& destination) {
       return invalid_argument_error("{} lies in the container {}; choose a place outside of it",
                                     destination.string(), above.string());
   return {};
-}
-
-// Disk blocks that files of this container hold already: a resumed install needs that much less.
-uint64_t held_bytes(const fs::path& directory, const Manifest& manifest) {
-  uint64_t bytes = 0;
-  struct stat info {};
-  for (const auto& [name, record] : manifest.files)
-    if (::stat((directory / name).c_str(), &info) == 0)
-      bytes += static_cast<uint64_t>(info.st_blocks) * 512;
-  return bytes;
-}
-
-Status check_disk(const fs::path& destination, const InstallPlan& plan) {
-  fs::path existing = fs::absolute(destination);
-  std::error_code error;
-  while (!fs::exists(existing, error) && existing.has_relative_path())
-    existing = existing.parent_path();
-  ASSIGN_OR_RETURN(const uint64_t free, free_disk_bytes(existing));
-  const uint64_t held = held_bytes(destination, plan.container.manifest);
-  const uint64_t total = plan.disk_bytes();
-  const uint64_t needed = total > held ? total - held : 0;
-  if (needed <= free) return {};
-  return over_budget_error("{} needs {} ({} bytes) on its disk, and {} ({} bytes) are free",
-                           destination.string(), format_bytes(needed), needed, format_bytes(free),
-                           free);
 }
 
 uint64_t weight_bytes(const Manifest& manifest) {
@@ -119,30 +96,57 @@ StoredPart stored_part(const Json& part) {
   return out;
 }
 
+// Of a trunk that an earlier run left unfinished.
+uint64_t trunk_start_bytes(const ContainerWriter& writer) {
+  const ContainerWriter::TrunkStart& start = writer.trunk_start();
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < start.tensors; ++i) bytes += writer.manifest().trunk[i].bytes;
+  if (start.rows == 0) return bytes;
+  const TrunkTensor& t = writer.manifest().trunk[start.tensors];
+  return bytes + start.rows * row_bytes(t.format, t.cols()).value().total();
+}
+
 // Everything that is still missing, then the finish. Returns the container's bytes.
 Result<uint64_t> write_container(const InstallPlan& plan, Repacker& repacker,
-                                 ContainerWriter& writer, ProgressMeter& meter) {
+                                 ContainerWriter& writer, ProgressMeter& meter,
+                                 const fs::path& destination) {
+  if (plan.hub) {
+    plan.hub->client().set_wait([&](std::string_view note) {
+      return meter.wait(writer.trunk_finished() ? "experts" : "trunk", note);
+    });
+    RETURN_IF_ERROR(start_fetching(plan, writer, destination));
+  }
   for (const InstallPlan::PlannedFile& small : plan.small_files)
     RETURN_IF_ERROR(small.text ? writer.write_small_file(small.name, *small.text)
                                : writer.copy_small_file(small.name, small.file));
   RETURN_IF_ERROR(plan.check_source_unchanged());
   if (!writer.trunk_finished()) {
     RETURN_IF_ERROR(meter.report("trunk"));
+    meter.set_done(writer.finished_bytes() + trunk_start_bytes(writer));
     RETURN_IF_ERROR(repacker.repack_trunk(writer, meter));
     meter.set_done(writer.finished_bytes());
   }
   for (uint32_t layer = 0; layer < writer.manifest().spec.layer_count(); ++layer) {
     if (!has_experts(writer.manifest().spec, layer) || writer.layer_finished(layer)) continue;
+    meter.set_done(writer.finished_bytes() + uint64_t{writer.layer_start(layer).experts} *
+                                                 writer.manifest().experts.stride_bytes);
     RETURN_IF_ERROR(meter.report("experts"));
     RETURN_IF_ERROR(repacker.repack_layer(writer, layer, meter));
     meter.set_done(writer.finished_bytes());
   }
   RETURN_IF_ERROR(meter.report("experts"));
+  if (plan.hub) {
+    plan.hub->stop();
+    std::error_code ignored;
+    fs::remove(destination / kFetchFile, ignored);
+  }
   return writer.finish(report_of(plan, writer));
 }
 
 // What the caller can do about an install that stopped half-way.
-Error explain(Error error) {
+Error explain(Error error, bool remote) {
+  if (error.code == ErrorCode::io && remote)
+    error.message += "; run the same install again, it continues where it stopped";
   if (error.code == ErrorCode::over_budget)
     error.message +=
         "; free some space and run the same install again, it continues where it stopped";
@@ -164,8 +168,10 @@ Result<uint64_t> planned_container_bytes(const InstallOptions& options) {
 Result<InstallReport> install(const InstallOptions& options, const ProgressFn& progress) {
   if (options.destination.empty()) return invalid_argument_error("no destination was given");
   RETURN_IF_ERROR(check_destination(options.destination));
-  ASSIGN_OR_RETURN(const InstallPlan plan, make_install_plan(options));
-  RETURN_IF_ERROR(check_apart(plan.checkpoint->directory(), options.destination));
+  auto planned = make_install_plan(options);
+  if (!planned.ok()) return explain(std::move(planned).error(), options.hub != nullptr);
+  const InstallPlan plan = *std::move(planned);
+  if (!plan.hub) RETURN_IF_ERROR(check_apart(plan.checkpoint->directory(), options.destination));
   RETURN_IF_ERROR(check_disk(options.destination, plan));
   const uint32_t threads =
       options.threads > 0 ? options.threads : choose_threads(process_affinity()).threads;
@@ -176,10 +182,12 @@ Result<InstallReport> install(const InstallOptions& options, const ProgressFn& p
   ProgressMeter meter(progress, weight_bytes(writer.manifest()),
                       "the install was stopped; run it again to continue");
   meter.set_done(writer.finished_bytes());
-  auto bytes = write_container(plan, repacker, writer, meter);
+  auto bytes = write_container(plan, repacker, writer, meter, options.destination);
+  if (plan.hub) plan.hub->client().set_wait({});
   if (!bytes.ok()) {
+    if (plan.hub) plan.hub->stop();
     if (is_final(bytes.error().code)) RETURN_IF_ERROR(writer.discard());
-    return explain(std::move(bytes).error());
+    return explain(std::move(bytes).error(), plan.hub != nullptr);
   }
   InstallReport report;
   report.container = options.destination;
@@ -189,6 +197,11 @@ Result<InstallReport> install(const InstallOptions& options, const ProgressFn& p
   report.started_over = writer.started_over();
   report.experts = stored_part(writer.manifest().report["experts"]);
   report.trunk = stored_part(writer.manifest().report["trunk"]);
+  if (plan.hub) {
+    report.fetched_bytes = plan.hub->client().bytes_received();
+    report.files_verified = plan.hub->files_verified();
+    report.files_read = plan.hub->files_opened();
+  }
   return report;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -14,9 +15,11 @@
 
 namespace wader {
 
+class HubSession;  // install/hub_tree.h
+
 struct InstallOptions {
-  std::filesystem::path source;       // checkpoint directory or file
-  std::filesystem::path destination;  // the container directory, NAME.wader
+  std::filesystem::path source;            // checkpoint directory or file
+  std::filesystem::path destination = {};  // the container directory, NAME.wader
   // What experts and the trunk's matrices are stored in; nothing is auto (install/formats.h has the
   // whole table). Experts: mxfp4, affine4, affine8 or bf16. Trunk: affine8 or bf16.
   std::optional<DType> experts = {}, trunk = {};
@@ -25,6 +28,7 @@ struct InstallOptions {
   bool in_place = false;
   uint32_t layers = 0;   // keep only the first N layers; 0 = all (for tests and measurements)
   uint32_t threads = 0;  // that quantise; 0 = what the machine gives. The bytes do not depend on it
+  std::shared_ptr<HubSession> hub = {};  // instead of `source`: a repository of the hub
 };
 
 // One half of a model, in words.
@@ -43,7 +47,27 @@ struct InstallReport {
   bool started_over =
       false;  // an unfinished run with another source or other options was thrown away first
   StoredPart experts, trunk;
+  // Of a hub source: what came over the network, and of how many weight files the SHA-256 was
+  // checked, since all their bytes passed by in order. The rest came as ranges, whose digests the
+  // container has.
+  uint64_t fetched_bytes = 0;
+  uint32_t files_verified = 0, files_read = 0;
 };
+
+// What an install would do, found out from headers alone.
+struct InstallPreview {
+  std::string source, revision;  // as the manifest will have them
+  uint64_t fetch_bytes = 0;      // over the network; of local sources 0
+  uint64_t read_bytes = 0;       // of the source's weights
+  uint64_t source_bytes = 0;     // of all its weight files
+  uint64_t write_bytes = 0;      // the finished container
+  uint64_t peak_bytes = 0;       // of disk, with what is removed at the end
+  uint64_t held_bytes = 0;       // of these an unfinished install holds already
+  uint64_t free_bytes = 0;       // of the destination's disk
+  double bytes_per_second = 0;   // of a short measurement; 0: not measured
+  std::string experts, trunk;    // formats in words
+};
+Result<InstallPreview> preview_install(const InstallOptions& options);
 
 // Disk space that installing takes, in whole blocks and with the journal; what install() checks
 // against the free disk before it writes. The finished container is a little smaller.

@@ -1,16 +1,15 @@
 #include "install/plan.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "container/manifest.h"
+#include "install/fetch_window.h"
 #include "install/formats.h"
+#include "install/hub_tree.h"
 #include "install/in_place.h"
 #include "install/source_reader.h"
 
@@ -21,15 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kBlockBytes = 4096;
 
-Result<SourceStamp> stamp_of(const File& file) {
-  struct stat info {};
-  if (::fstat(file.fd(), &info) != 0) return errno_error(errno, file.path());
-  return SourceStamp{static_cast<uint64_t>(info.st_size),
-                     int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
-}
-
-Status check_unchanged(const File& file, const SourceStamp& stamp) {
-  ASSIGN_OR_RETURN(const SourceStamp now, stamp_of(file));
+Status check_unchanged(const ByteSource& file, const SourceStamp& stamp) {
+  ASSIGN_OR_RETURN(const SourceStamp now, file.stamp());
   if (now != stamp) return corrupt_error("{} changed while it was being installed", file.path());
   return {};
 }
@@ -115,7 +107,7 @@ Result<InstallPlan::PlannedFile> plan_small_file(const Checkpoint& checkpoint, S
   } else {
     ASSIGN_OR_RETURN(planned.file,
                      File::open(checkpoint.directory() / planned.name, File::Mode::read));
-    ASSIGN_OR_RETURN(planned.stamp, stamp_of(planned.file));
+    ASSIGN_OR_RETURN(planned.stamp, planned.file.stamp());
   }
   if (planned.stamp.bytes > kMaxSmallFileBytes)
     return corrupt_error("{}: {}, and a file of this kind has at most {}",
@@ -134,18 +126,21 @@ Status plan_small_files(InstallPlan& plan) {
   return {};
 }
 
-Json stamp_to_json(const File& file, const SourceStamp& stamp) {
-  return {{"name", fs::path(file.path()).filename().string()},
-          {"bytes", stamp.bytes},
-          {"modified_ns", stamp.modified_ns}};
+Json stamp_to_json(const ByteSource& file, const SourceStamp& stamp) {
+  Json json = {{"name", fs::path(file.path()).filename().string()}, {"bytes", stamp.bytes}};
+  if (stamp.tag.empty())
+    json["modified_ns"] = stamp.modified_ns;
+  else
+    json["tag"] = stamp.tag;
+  return json;
 }
 
 // All that decides the container's bytes. Another value here means that finished pieces do not fit.
-Json origin_of(const InstallPlan& plan, const fs::path& source) {
+Json origin_of(const InstallPlan& plan, const std::string& source) {
   const Manifest& manifest = plan.container.manifest;
   Json files = Json::array();
   for (size_t i = 0; i < plan.stamps.size(); ++i)
-    files.push_back(stamp_to_json(plan.checkpoint->files()[i], plan.stamps[i]));
+    files.push_back(stamp_to_json(*plan.checkpoint->files()[i], plan.stamps[i]));
   for (const InstallPlan::PlannedFile& small : plan.small_files)
     files.push_back(small.text ? Json({{"name", small.name},
                                        {"bytes", small.text->size()},
@@ -155,7 +150,7 @@ Json origin_of(const InstallPlan& plan, const fs::path& source) {
   for (const TrunkTensor& tensor : manifest.trunk) trunk += format_name(tensor.format) + "\n";
   const std::string spec = json_text(spec_to_json(manifest.spec));
   Json origin = {{"format_version", kFormatVersion},
-                 {"source", source.string()},
+                 {"source", source},
                  {"source_files", std::move(files)},
                  {"experts",
                   {{"gate_up", format_name(manifest.experts.format.gate_up)},
@@ -171,6 +166,10 @@ Json origin_of(const InstallPlan& plan, const fs::path& source) {
 }  // namespace
 
 Result<InstallPlan> make_install_plan(const InstallOptions& options) {
+  if (options.hub) {
+    ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(HubTree(options.hub, options.destination)));
+    return make_install_plan(std::move(checkpoint), options);
+  }
   ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(options.source));
   return make_install_plan(std::move(checkpoint), options);
 }
@@ -179,6 +178,7 @@ Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
                                       const InstallOptions& options) {
   InstallPlan plan;
   plan.checkpoint = std::move(checkpoint);
+  plan.hub = options.hub;
 
   Manifest& manifest = plan.container.manifest;
   manifest.spec = plan.checkpoint->spec();
@@ -190,13 +190,22 @@ Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
                                manifest.spec.layers.end());
   RETURN_IF_ERROR(validate_spec(manifest.spec));
 
-  std::error_code error;
-  const fs::path directory = fs::weakly_canonical(plan.checkpoint->directory(), error);
-  if (error) return errno_error(error.value(), plan.checkpoint->directory().string());
-  name_source(directory, manifest);
-  for (const File& file : plan.checkpoint->files()) {
-    ASSIGN_OR_RETURN(const SourceStamp stamp, stamp_of(file));
-    plan.stamps.push_back(stamp);
+  std::string source;
+  if (plan.hub) {
+    manifest.source = plan.hub->client().repository();
+    manifest.revision = plan.hub->client().commit();
+    source = fmt::format("hub:{}@{}", manifest.source, manifest.revision);
+    plan.container.scratch_files = {std::string(kFetchFile)};
+  } else {
+    std::error_code error;
+    const fs::path directory = fs::weakly_canonical(plan.checkpoint->directory(), error);
+    if (error) return errno_error(error.value(), plan.checkpoint->directory().string());
+    name_source(directory, manifest);
+    source = directory.string();
+  }
+  for (const auto& file : plan.checkpoint->files()) {
+    ASSIGN_OR_RETURN(SourceStamp stamp, file->stamp());
+    plan.stamps.push_back(std::move(stamp));
   }
   std::optional<DType> experts = options.experts;
   // What is used in place is used as it is: nothing is quantised.
@@ -208,9 +217,9 @@ Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
   manifest.files = weight_files(manifest);
   RETURN_IF_ERROR(plan_small_files(plan));
   if (options.in_place) {
-    ASSIGN_OR_RETURN(plan.container.in_place, find_in_place(plan, directory));
+    ASSIGN_OR_RETURN(plan.container.in_place, find_in_place(plan));
   }
-  plan.container.origin = origin_of(plan, directory);
+  plan.container.origin = origin_of(plan, source);
   return plan;
 }
 
@@ -233,7 +242,7 @@ Result<std::vector<InstallPlan::ExpertPart>> InstallPlan::expert_parts(uint32_t 
 
 Status InstallPlan::check_source_unchanged() const {
   for (size_t i = 0; i < stamps.size(); ++i)
-    RETURN_IF_ERROR(check_unchanged(checkpoint->files()[i], stamps[i]));
+    RETURN_IF_ERROR(check_unchanged(*checkpoint->files()[i], stamps[i]));
   for (const PlannedFile& small : small_files)
     if (!small.text) RETURN_IF_ERROR(check_unchanged(small.file, small.stamp));
   return {};
@@ -242,9 +251,25 @@ Status InstallPlan::check_source_unchanged() const {
 Status InstallPlan::read_source(uint32_t file, uint64_t offset_bytes,
                                 std::span<std::byte> into) const {
   CHECK(file < stamps.size());
-  Status read = checkpoint->files()[file].read_at(offset_bytes, into);
-  if (!read.ok()) RETURN_IF_ERROR(check_unchanged(checkpoint->files()[file], stamps[file]));
+  Status read = checkpoint->files()[file]->read_at(offset_bytes, into);
+  if (!read.ok()) RETURN_IF_ERROR(check_unchanged(*checkpoint->files()[file], stamps[file]));
   return read;
+}
+
+size_t InstallPlan::source_position() const {
+  return hub ? hub->position() : 0;
+}
+
+void InstallPlan::source_kept(size_t position) const {
+  if (hub) hub->release(position);
+}
+
+uint64_t InstallPlan::window_bytes() const {
+  if (!hub) return 0;
+  // An expert that is being stored, the next one, and what all connections are at.
+  const uint64_t needed =
+      2 * expert_source_bytes + 16 * kMiB + hub->client().settings().connections * kMaxChunkBytes;
+  return std::clamp<uint64_t>(needed, 64 * kMiB, 320 * kMiB);
 }
 
 uint64_t InstallPlan::disk_bytes() const {
@@ -260,9 +285,12 @@ uint64_t InstallPlan::disk_bytes() const {
   const uint64_t report =
       512 + 160 * trunk.size() + 288 * container.manifest.spec.moe_layer_count();
   const uint64_t manifest = manifest_to_text(container.manifest).size() + 64 * files + report;
-  const uint64_t journal = json_text(container.origin).size() + 256 * files +
-                           19 * digest_count(container.manifest) + report;
-  return bytes + align_up(manifest, kBlockBytes) + align_up(journal, kBlockBytes);
+  // … and a line of 512 bytes every 4 MiB for what is known of unfinished files, with its digests.
+  const uint64_t parts = 512 * (bytes / (4 * kMiB) + files) + report;
+  const uint64_t journal = json_text(container.origin).size() + 256 * files + parts +
+                           2 * 19 * digest_count(container.manifest) + report;
+  return bytes + align_up(manifest, kBlockBytes) + align_up(journal, kBlockBytes) +
+         (hub ? window_bytes() + kMiB : 0);
 }
 
 }  // namespace wader

@@ -15,17 +15,12 @@
 
 namespace wader {
 
-// How a source file looked when the plan was made.
-struct SourceStamp {
-  uint64_t bytes;
-  int64_t modified_ns;
-
-  bool operator==(const SourceStamp&) const = default;
-};
+class HubSession;
 
 struct InstallPlan {
   std::unique_ptr<Checkpoint> checkpoint;
-  std::vector<SourceStamp> stamps;  // of checkpoint->files(), in order
+  std::shared_ptr<HubSession> hub;  // null for local sources
+  std::vector<SourceStamp> stamps;  // of checkpoint->files(), in order, when the plan was made
 
   // A file to copy, or a text to write.
   struct PlannedFile {
@@ -54,9 +49,15 @@ struct InstallPlan {
   Status check_source_unchanged() const;
   // Fills `into` from a weight file. A read that fails because the file changed says so.
   Status read_source(uint32_t file, uint64_t offset_bytes, std::span<std::byte> into) const;
+  // How much of a hub source was read; and that the container has all that was made of what was
+  // read before `position`: what was fetched for it can go.
+  size_t source_position() const;
+  void source_kept(size_t position) const;
   // In whole disk blocks: files, directories, and the journal that stands beside them until the
   // end.
   uint64_t disk_bytes() const;
+  // Of what was fetched and waits; 0 for local sources.
+  uint64_t window_bytes() const;
 };
 
 Result<InstallPlan> make_install_plan(const InstallOptions& options);

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,13 @@ class Repacker {
   // expert.
   Status repack_trunk(ContainerWriter& writer, ProgressMeter& meter);
   Status repack_layer(ContainerWriter& writer, uint32_t layer, ProgressMeter& meter);
+
+  // One expert's record, valid until the next call; and the rows of one trunk tensor, batch after
+  // batch.
+  Result<std::span<const std::byte>> make_expert(uint32_t layer, uint32_t expert);
+  using TakeRows =
+      std::function<Status(uint64_t first_row, const ContainerWriter::TrunkRows& rows)>;
+  Status make_tensor(size_t index, uint64_t first_row, RowLoss& loss, const TakeRows& take);
 
   uint64_t source_bytes_read() const { return reader_.bytes_read(); }
 
@@ -59,9 +67,10 @@ class Repacker {
 
   explicit Repacker(const InstallPlan& plan) : plan_(&plan), reader_(plan) {}
 
-  // Rows of trunk tensor `index` that are read and stored together.
-  uint64_t batch_rows(size_t index) const;
-  Status repack_tensor(ContainerWriter& writer, size_t index, ProgressMeter& meter, RowLoss& loss);
+  // From `first_row` on; `matrices`: what the file's note has to say of the tensors before.
+  Status repack_tensor(ContainerWriter& writer, size_t index, uint64_t first_row,
+                       ProgressMeter& meter, const Json& matrices, RowLoss& loss);
+  Status keep_trunk(ContainerWriter& writer, const Json& matrices, const RowLoss& loss);
   Status repack_expert(uint32_t layer, uint32_t expert, std::array<MatrixFacts, 2>& facts);
   // Bytes of an expert's part in record_.
   RowPlanes part_planes(const InstallPlan::ExpertPart& part);
@@ -74,10 +83,12 @@ class Repacker {
   std::unique_ptr<ThreadPool> pool_;
   AlignedBuffer staging_;  // what was read
   AlignedBuffer record_;   // one expert; its padding is zeroed once and never written
+  AlignedBuffer written_;  // the one before it
   AlignedBuffer batch_;    // of trunk rows as the container stores them
   std::vector<SourceRow> rows_;
   std::vector<RowLoss> losses_;  // a row each
   std::vector<ThreadState> threads_;
+  size_t kept_matrices_ = 0;  // of the trunk, in the journal
 };
 
 }  // namespace wader

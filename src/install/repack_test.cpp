@@ -94,7 +94,7 @@ class RepackTest : public ::testing::Test {
     }
     const fs::path file = scratch_.path() / (std::string(mixture.name) + ".bin");
     testing::write_bytes(file, builder.bytes());
-    parts.files.push_back(File::open(file, File::Mode::read).value());
+    parts.files.push_back(std::make_unique<File>(File::open(file, File::Mode::read).value()));
     parts.small_files.push_back({"generation_config.json", "{\"eos_token_id\": 7}"});
     return std::make_unique<BoundCheckpoint>(std::move(parts));
   }

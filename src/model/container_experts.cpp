@@ -129,8 +129,7 @@ uint64_t ContainerExperts::assemble(uint32_t layer, uint32_t expert,
 
 std::string_view ContainerExperts::repair() const {
   return container_.in_place()
-             ? "the checkpoint was damaged or changed while it was in use: get that file again, "
-               "then `wader rm` what was made of it"
+             ? "the checkpoint was damaged, or changed while it was in use: get that file again"
              : ExpertSource::repair();
 }
 

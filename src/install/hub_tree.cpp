@@ -1,0 +1,151 @@
+#include "install/hub_tree.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "checkpoint/index.h"
+#include "io/file.h"
+
+namespace wader {
+namespace {
+
+namespace fs = std::filesystem;
+
+// config.json is read by several; a tokenizer is kept by who asked for it.
+constexpr uint64_t kMaxCachedBytes = 1 * kMiB;
+
+// One file of the repository.
+class HubSource final : public ByteSource {
+ public:
+  HubSource(std::shared_ptr<HubSession> session, uint32_t file)
+      : session_(std::move(session)),
+        file_(file),
+        path_(fmt::format("{}/{}", session_->client().repository(),
+                          session_->client().files()[file].name)) {}
+
+  const std::string& path() const override { return path_; }
+  Result<uint64_t> size() const override { return facts().bytes; }
+  Result<SourceStamp> stamp() const override {
+    return SourceStamp{facts().bytes, 0, facts().oid()};
+  }
+  Status read_at(uint64_t offset, std::span<std::byte> into) const override {
+    return session_->read(file_, offset, into);
+  }
+
+ private:
+  const HubFile& facts() const { return session_->client().files()[file_]; }
+
+  std::shared_ptr<HubSession> session_;
+  uint32_t file_;
+  std::string path_;
+};
+
+bool matches(const HubFile& file, std::string_view text) {
+  return file.sha256.empty() ? git_blob_hex(text) == file.git_oid : sha256_hex(text) == file.sha256;
+}
+
+}  // namespace
+
+void HubSession::start(FetchPlan plan, FetchWindow window) {
+  CHECK(queue_ == nullptr);
+  queue_ = std::make_unique<FetchQueue>(*client_, std::move(plan), std::move(window));
+  queue_->start();
+}
+
+void HubSession::stop() {
+  if (queue_ == nullptr) return;
+  client_->shut_down();
+  queue_.reset();
+}
+
+void HubSession::open_file(uint32_t file) {
+  checks_.try_emplace(file, client_->files()[file].bytes);
+}
+
+Status HubSession::read(uint32_t file, uint64_t offset, std::span<std::byte> into) {
+  if (queue_ && queue_->is_next({file, offset, into.size()}))
+    RETURN_IF_ERROR(queue_->read(into));
+  else
+    RETURN_IF_ERROR(client_->read(file, offset, into));
+  const auto check = checks_.find(file);
+  if (check == checks_.end()) return {};
+  check->second.pass(offset, into);
+  if (!check->second.whole()) return {};
+  const HubFile& facts = client_->files()[file];
+  if (!facts.sha256.empty() && check->second.hex() != facts.sha256)
+    return corrupt_error("{}/{}: what was fetched has not the SHA-256 that the hub gives",
+                         client_->repository(), facts.name);
+  verified_ += facts.sha256.empty() ? 0 : 1;
+  return {};
+}
+
+Result<std::string> HubSession::read_text(uint32_t file, uint64_t max_bytes) {
+  if (const auto cached = texts_.find(file); cached != texts_.end()) return cached->second;
+  const HubFile& facts = client_->files()[file];
+  if (facts.bytes > max_bytes)
+    return corrupt_error("{}/{}: {} bytes, and a file of this kind has at most {}",
+                         client_->repository(), facts.name, facts.bytes, max_bytes);
+  std::string text(facts.bytes, '\0');
+  const auto get = [&]() -> Status {
+    RETURN_IF_ERROR(client_->read(file, 0, std::as_writable_bytes(std::span(text))));
+    if (matches(facts, text)) return {};
+    return corrupt_error("{}/{}: what was fetched has not the digest that the hub gives",
+                         client_->repository(), facts.name);
+  };
+  RETURN_IF_ERROR(client_->again_while_bad(get));
+  if (text.size() <= kMaxCachedBytes) texts_[file] = text;
+  return text;
+}
+
+bool HubTree::has(std::string_view name) const {
+  return session_->client().find(name).has_value();
+}
+
+bool HubTree::has_folder(std::string_view name) const {
+  const std::string prefix = std::string(name) + "/";
+  const auto& files = session_->client().files();
+  return std::any_of(files.begin(), files.end(),
+                     [&](const HubFile& f) { return f.name.starts_with(prefix); });
+}
+
+std::vector<std::string> HubTree::names_ending(std::string_view ending) const {
+  std::vector<std::string> names;
+  for (const HubFile& file : session_->client().files())
+    if (file.name.ends_with(ending) && file.name.find('/') == file.name.npos)
+      names.push_back(file.name);
+  return names;
+}
+
+Status HubTree::check(std::string_view name) const {
+  RETURN_IF_ERROR(check_relative_name(name));
+  if (has(name)) return {};
+  return not_found_error("{} has no file {}", directory_.string(), name);
+}
+
+Result<std::unique_ptr<ByteSource>> HubTree::open(std::string_view name) const {
+  const auto file = session_->client().find(name);
+  if (!file) return check(name).error();
+  session_->open_file(*file);
+  return std::unique_ptr<ByteSource>(std::make_unique<HubSource>(session_, *file));
+}
+
+Result<std::string> HubTree::read_text(std::string_view name, uint64_t max_bytes) const {
+  const auto file = session_->client().find(name);
+  if (!file) return check(name).error();
+  std::error_code error;
+  if (const fs::path kept = kept_ / name; !kept_.empty() && fs::is_regular_file(kept, error)) {
+    auto text = read_text_file(kept, max_bytes);
+    if (text.ok() && matches(session_->client().files()[*file], *text)) return text;
+  }
+  return session_->read_text(*file, max_bytes);
+}
+
+Result<SmallFile> HubTree::small_file(std::string_view name, uint64_t max_bytes) const {
+  ASSIGN_OR_RETURN(std::string text, read_text(name, max_bytes));
+  return SmallFile{std::string(name), std::move(text)};
+}
+
+}  // namespace wader
