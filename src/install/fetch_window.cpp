@@ -189,10 +189,6 @@ void FetchWindow::note_proof(uint32_t slot, const KeptProof& proof) {
   half.digest = half.own_digest();
 }
 
-void FetchWindow::clear_proofs() {
-  std::memset(reinterpret_cast<Header*>(memory_)->proofs, 0, sizeof(Header::proofs));
-}
-
 void FetchWindow::set_aside(uint32_t place) {
   const Entry& e = entry(place);
   if (is_kept())

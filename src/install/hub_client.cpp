@@ -67,6 +67,7 @@ struct HubClient::Job {
   Judgement judgement;
   uint64_t skip_bytes = 0, arrived = 0;  // of this try
   uint32_t etag_changes = 0;
+  uint64_t file_received = 0;  // of its file, by all, when it last failed
   bool enough = false;
 };
 
@@ -409,6 +410,7 @@ bool HubClient::take_body(Job& job, std::span<const std::byte> bytes) {
     std::memcpy(fetch.into.data() + fetch.received, bytes.data(), part);
     fetch.received += part;
     job.schedule.progressed();
+    links_[fetch.file].received += part;
     fetch.progress(fetch.received);
   }
   job.enough = fetch.received == fetch.into.size();
@@ -456,6 +458,10 @@ void HubClient::try_again(std::shared_ptr<Job> job, const Judgement& judgement) 
   job->redirects = 0;
   job->redirect.clear();
   if (judgement.verdict == Verdict::stop) return fail(judgement.error);
+  if (job->fetch) {
+    const uint64_t received = links_[job->fetch->file].received;
+    if (received > std::exchange(job->file_received, received)) job->schedule.forgive();
+  }
   random_ = random_ * 1664525 + 1013904223;
   const auto delay = job->schedule.next(judgement.delay, random_ >> 16);
   if (!delay) {

@@ -99,10 +99,11 @@ class HubClient {
 
  private:
   struct Job;
-  struct Link {            // of a file
-    std::string url;       // signed, of a redirect; empty: ask the hub
-    bool strayed = false;  // it came from elsewhere than the hub
-    std::string etag;      // of its contents, as the first answer had it
+  struct Link {             // of a file
+    std::string url;        // signed, of a redirect; empty: ask the hub
+    bool strayed = false;   // it came from elsewhere than the hub
+    std::string etag;       // of its contents, as the first answer had it
+    uint64_t received = 0;  // bytes of all ranges
   };
 
   // How many bytes of a range were there, and when.

@@ -117,17 +117,15 @@ uint64_t bytes_there(const InstallPlan& plan, const ContainerWriter& writer) {
 Result<uint64_t> write_container(const InstallPlan& plan, Repacker& repacker,
                                  ContainerWriter& writer, ProgressMeter& meter,
                                  const fs::path& destination) {
+  std::string_view phase = "trunk";
   if (plan.hub) {
-    plan.hub->client().set_wait([&](std::string_view note) {
-      return meter.wait(writer.trunk_finished() ? "experts" : "trunk", note);
-    });
+    plan.hub->client().set_wait([&](std::string_view note) { return meter.wait(phase, note); });
     RETURN_IF_ERROR(start_fetching(plan, writer, destination));
   }
   for (const InstallPlan::PlannedFile& small : plan.small_files)
     RETURN_IF_ERROR(small.text ? writer.write_small_file(small.name, *small.text)
                                : writer.copy_small_file(small.name, small.file));
   RETURN_IF_ERROR(plan.check_source_unchanged());
-  std::string_view phase = "trunk";
   for (const InstallPlan::Step& step : plan.steps) {
     if (step.layer ? writer.layer_finished(*step.layer) : writer.trunk_finished()) continue;
     if (step.layer) phase = "experts";
