@@ -12,11 +12,13 @@ endif()
 function(wader_hub_test name)
   wader_test(${name} SOURCES ${CMAKE_CURRENT_LIST_DIR}/${name}_test.cpp
     ${CMAKE_CURRENT_LIST_DIR}/hub_stub.cpp ${CMAKE_CURRENT_LIST_DIR}/cli_process.cpp
-    LIBS wader_container util ${ARGN})
+    LIBS wader_install wader_container util ${ARGN})
   target_compile_definitions(wader_${name}_test PRIVATE
     WADER_PROGRAM="$<TARGET_FILE:wader>" WADER_NODE="${hub_node}")
   add_dependencies(wader_${name}_test wader)
 endfunction()
 wader_hub_test(hub_install LABELS short TIMEOUT 600)
 wader_hub_test(hub_hostile LABELS short TIMEOUT 900)
+wader_hub_test(hub_proof LABELS short TIMEOUT 300)
+wader_hub_test(hub_client LABELS short TIMEOUT 300)
 wader_hub_test(hub_faults LABELS process TIMEOUT 900)

@@ -103,18 +103,23 @@ std::string part_line(const StoredPart& part) {
                      part.source == part.stored ? "copied bit for bit" : "without loss");
 }
 
+void print_weight_files(const InstallReport& report) {
+  std::string text = fmt::format("{} fetched\n", format_bytes(report.fetched_bytes));
+  for (const InstallReport::WeightFile& file : report.weight_files)
+    text += fmt::format("  {}: {}\n", file.name,
+                        file.is_proven ? "SHA-256 verified"
+                                       : "covered by the container's digests only (fetched out of "
+                                         "order, or in several runs)");
+  print(terminal_safe(text));
+}
+
 void print_report(const InstallReport& report, bool from_hub) {
   print(terminal_safe(fmt::format("{} {}: {} read, {} written\n",
                                   report.resumed ? "completed" : "installed",
                                   report.container.string(), format_bytes(report.source_bytes_read),
                                   format_bytes(report.container_bytes))));
   print(fmt::format("experts {}, trunk {}\n", part_line(report.experts), part_line(report.trunk)));
-  if (from_hub)
-    print(
-        fmt::format("{} fetched; SHA-256 checked of {} of {} weight files, the others came as "
-                    "ranges, which the "
-                    "container's own checksums cover\n",
-                    format_bytes(report.fetched_bytes), report.files_verified, report.files_read));
+  if (from_hub) print_weight_files(report);
   const std::string model = model_argument(report.container);
   // The plan is a courtesy here: a machine that cannot hold the model can still install it.
   if (auto container = Container::open(report.container); container.ok()) {
@@ -168,6 +173,10 @@ Json preview_json(const InstallPreview& preview, const fs::path& destination) {
                {"free_bytes", preview.free_bytes},
                {"experts", preview.experts},
                {"trunk", preview.trunk}};
+  if (preview.weight_files > 0) {
+    json["weight_files"] = preview.weight_files;
+    json["sha256_verifiable_files"] = preview.provable_files;
+  }
   if (preview.bytes_per_second > 0) {
     json["bytes_per_second"] = std::round(preview.bytes_per_second);
     json["seconds"] = static_cast<double>(preview.fetch_bytes) / preview.bytes_per_second;
@@ -188,10 +197,14 @@ void print_preview(const InstallPreview& p, const fs::path& destination) {
                       destination.string(), p.experts, p.trunk);
   text += fmt::format("disk       {} at the peak, {} free{}\n", format_bytes(missing),
                       format_bytes(p.free_bytes), missing > p.free_bytes ? ": NOT ENOUGH" : "");
+  if (p.weight_files > 0)
+    text += fmt::format("SHA-256    can be verified of {} of its {} weight files\n",
+                        p.provable_files, p.weight_files);
   if (p.bytes_per_second > 0)
-    text += fmt::format("time       about {} at {}, the rate of one connection just now\n",
-                        format_seconds(static_cast<double>(p.fetch_bytes) / p.bytes_per_second),
-                        format_rate(p.bytes_per_second));
+    text +=
+        fmt::format("time       about {} at {}, the rate of one connection just now, an estimate\n",
+                    format_seconds(static_cast<double>(p.fetch_bytes) / p.bytes_per_second),
+                    format_rate(p.bytes_per_second));
   print(terminal_safe(text));
 }
 
@@ -246,8 +259,12 @@ Json report_json(const InstallReport& report, bool from_hub) {
                {"trunk", part_json(report.trunk)}};
   if (from_hub) {
     json["fetched_bytes"] = report.fetched_bytes;
-    json["weight_files"] = report.files_read;
-    json["weight_files_sha256_checked"] = report.files_verified;
+    json["weight_files"] = Json::array();
+    for (const InstallReport::WeightFile& file : report.weight_files)
+      json["weight_files"].push_back({{"name", file.name},
+                                      {"bytes", file.bytes},
+                                      {"sha256", file.sha256},
+                                      {"sha256_verified", file.is_proven}});
   }
   return json;
 }

@@ -235,6 +235,11 @@ Result<Journal> Journal::open(const fs::path& directory, const Json& origin,
     if (!json.ok()) break;
     if (json_has(*json, "part")) {
       if (!add_part(*json, journal.parts_).ok()) break;
+    } else if (json_has(*json, "forget")) {
+      const auto file = json_string(*json, "forget");
+      if (!file.ok()) break;
+      journal.parts_.erase(*file);
+      journal.pieces_.erase(*file);
     } else {
       auto piece = piece_from_json(*json);
       if (!piece.ok()) break;
@@ -304,6 +309,14 @@ Status Journal::append_part(const std::string& file, size_t from, std::span<cons
   part.digests.insert(part.digests.end(), digests.begin(), digests.end());
   part.marks.push_back({part.digests.size(), std::move(state)});
   return {};
+}
+
+Status Journal::forget(const std::string& file) {
+  RETURN_IF_ERROR(check_in_place());
+  RETURN_IF_ERROR(append_line({{"forget", file}}));
+  parts_.erase(file);
+  pieces_.erase(file);
+  return file_.sync();
 }
 
 Status Journal::remove() {

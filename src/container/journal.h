@@ -63,6 +63,8 @@ class Journal {
   Status append_part(const std::string& file, size_t from, std::span<const uint64_t> digests,
                      Json state);
   Status sync() { return file_.sync(); }
+  // What is known of a file counts no more, finished or not; durable when this returns.
+  Status forget(const std::string& file);
 
   // io when the file that we hold is no longer the one in the directory: somebody deleted the
   // install, or put another there, and what we would write now is not ours to write.

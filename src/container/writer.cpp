@@ -73,7 +73,27 @@ Result<File> ContainerWriter::create(const std::string& name, uint64_t bytes) co
   return file;
 }
 
+uint32_t ContainerWriter::tensor_at(size_t n) const {
+  return plan_.trunk_order.empty() ? static_cast<uint32_t>(n) : plan_.trunk_order[n];
+}
+
+uint32_t ContainerWriter::expert_at(uint32_t layer, size_t n) const {
+  const auto order = plan_.expert_order.find(layer);
+  return order == plan_.expert_order.end() ? static_cast<uint32_t>(n) : order->second[n];
+}
+
+void ContainerWriter::pause_trunk() {
+  CHECK(name_ == kTrunkName && cursor_.rows == 0 && kept_digests_ == digests_.size());
+  paused_digests_ = std::exchange(digests_, {});
+  trunk_paused_ = true;
+  file_ = File();
+}
+
 Status ContainerWriter::begin_trunk() {
+  if (std::exchange(trunk_paused_, false)) {
+    digests_ = std::exchange(paused_digests_, {});
+    return begin_file(kTrunkName, false);
+  }
   const JournalPart* const part = journal_.find_part(kTrunkName);
   const bool fresh = trunk_start_.tensors == 0 && trunk_start_.rows == 0;
   digests_.clear();
@@ -86,7 +106,7 @@ Status ContainerWriter::begin_trunk() {
 
 Status ContainerWriter::append_trunk(const TrunkRows& rows) {
   CHECK(file_.is_open() && digests_.size() < plan_.manifest.trunk.size());
-  const TrunkTensor& t = plan_.manifest.trunk[digests_.size()];
+  const TrunkTensor& t = plan_.manifest.trunk[tensor_at(digests_.size())];
   const RowBytes row = row_bytes(t.format, t.cols()).value();
   const uint64_t count = rows.codes.size() / row.codes;
   CHECK(count > 0 && count <= t.rows() - cursor_.rows && rows.codes.size() == count * row.codes &&
@@ -109,7 +129,7 @@ Status ContainerWriter::append_trunk(const TrunkRows& rows) {
 }
 
 Status ContainerWriter::finish_tensor() {
-  const TrunkTensor& t = plan_.manifest.trunk[digests_.size()];
+  const TrunkTensor& t = plan_.manifest.trunk[tensor_at(digests_.size())];
   const RowBytes row = row_bytes(t.format, t.cols()).value();
   const uint64_t scales_at = t.offset_bytes + t.rows() * row.codes;
   const uint64_t scales_bytes = t.rows() * row.scales, biases_bytes = t.rows() * row.biases;
@@ -141,6 +161,9 @@ Status ContainerWriter::read_back_plane(uint64_t offset, uint64_t bytes,
 
 Status ContainerWriter::finish_trunk(Json report) {
   CHECK(digests_.size() == plan_.manifest.trunk.size());
+  std::vector<uint64_t> in_place(digests_.size());
+  for (size_t n = 0; n < digests_.size(); ++n) in_place[tensor_at(n)] = digests_[n];
+  digests_ = std::move(in_place);
   return finish_file(kTrunkName, std::move(report));
 }
 
@@ -231,7 +254,7 @@ Status ContainerWriter::append_expert_later(std::span<const std::byte> record) {
   const uint64_t stride = plan_.manifest.experts.stride_bytes;
   CHECK(file_.is_open() != plan_.in_place.has_value() && record.size() == stride &&
         digests_.size() < plan_.manifest.spec.experts);
-  const uint64_t offset = digests_.size() * stride;
+  const uint64_t offset = expert_at(layer_, digests_.size()) * stride;
   pending_ = std::async(std::launch::async, [this, offset, record]() -> Result<uint64_t> {
     if (!plan_.in_place) RETURN_IF_ERROR(write_record(offset, record));
     return record_digest(record);
@@ -264,6 +287,9 @@ Status ContainerWriter::finish_layer(Json report) {
   RETURN_IF_ERROR(finish_record());
   direct_ = File();
   CHECK(digests_.size() == plan_.manifest.spec.experts);
+  std::vector<uint64_t> in_place(digests_.size());
+  for (size_t n = 0; n < digests_.size(); ++n) in_place[expert_at(layer_, n)] = digests_[n];
+  digests_ = std::move(in_place);
   return finish_file(expert_file_name(layer_), std::move(report));
 }
 
@@ -273,6 +299,11 @@ Status ContainerWriter::finish_file(const std::string& name, Json report) {
     RETURN_IF_ERROR(file_.close());
   }
   return journal_.append(name, {std::exchange(digests_, {}), std::move(report)});
+}
+
+Status ContainerWriter::forget(const std::string& name) {
+  if (pending_.valid()) static_cast<void>(pending_.get());
+  return journal_.forget(name);
 }
 
 Status ContainerWriter::copy_small_file(const std::string& name, const File& source) {

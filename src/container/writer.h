@@ -24,6 +24,10 @@ struct ContainerPlan {
   // Complete but for the digests of files, and the report. `trunk` comes from place_trunk, `files`
   // holds weight_files and the small files with their sizes (container/manifest.h).
   Manifest manifest;
+  // In which order parts are written, of which the container's bytes do not depend: tensors, and
+  // the experts of a layer. Empty, or a layer that is not there: in their own order.
+  std::vector<uint32_t> trunk_order = {};
+  std::map<uint32_t, std::vector<uint32_t>> expert_order = {};
   // Names of further files that the install may write and removes before it ends.
   std::vector<std::string> scratch_files = {};
   // Identifies source and options: an unfinished directory with another origin is started over.
@@ -46,7 +50,7 @@ class ContainerWriter {
   bool layer_finished(uint32_t layer) const { return finished(expert_file_name(layer)); }
   uint64_t finished_bytes() const;  // of the finished ones of these files
 
-  // The trunk, tensor after tensor in manifest order, each in batches of whole rows: every plane
+  // The trunk, tensor after tensor in the plan's order, each in batches of whole rows: every plane
   // that the format has (row_bytes), of the same rows. Codes are the values of plain formats.
   struct TrunkRows {
     std::span<const std::byte> codes, scales = {}, biases = {};
@@ -60,15 +64,17 @@ class ContainerWriter {
     std::vector<Json> notes = {};  // of every keep(), in order
   };
   const TrunkStart& trunk_start() const { return trunk_start_; }
-  Status begin_trunk();
+  Status begin_trunk();  // or goes on after pause_trunk()
+  // Lets go of the trunk between two tensors, after keep(), for layers to be written meanwhile.
+  void pause_trunk();
   Status append_trunk(const TrunkRows& rows);
   // `report`: facts for the manifest's report, kept in the journal in case this run is not the
   // last.
   Status finish_trunk(Json report);
   const Json& trunk_report() const;
 
-  // A moe layer's experts in order, each a whole record of stride_bytes. Reports as the trunk's.
-  // … and a layer's after layer_start().
+  // A moe layer's experts in the plan's order, each a whole record of stride_bytes. Reports as the
+  // trunk's. … and a layer's after layer_start().
   struct LayerStart {
     uint32_t experts = 0;  // finished
     Json note = {};        // of the last keep()
@@ -89,6 +95,11 @@ class ContainerWriter {
   // at once, and a power cut with the next sync, every 64 MiB: whoever continues checks what is
   // there.
   Status keep(Json note);
+
+  // Of a file that is finished or begun: nothing that was made of it counts any more, also after a
+  // power cut. For what was made of a source that turned out to be wrong. Nothing can be written
+  // afterwards.
+  Status forget(const std::string& name);
 
   // Copies a small file of the plan. corrupt when its size is no longer the planned one.
   Status copy_small_file(const std::string& name, const File& source);
@@ -116,6 +127,8 @@ class ContainerWriter {
   ContainerWriter(std::filesystem::path directory, ContainerPlan plan, Journal journal)
       : directory_(std::move(directory)), plan_(std::move(plan)), journal_(std::move(journal)) {}
 
+  uint32_t tensor_at(size_t n) const;  // that is written as the n-th
+  uint32_t expert_at(uint32_t layer, size_t n) const;
   bool finished(const std::string& file) const;
   uint64_t digests_of(const std::string& file) const;
   Result<File> create(const std::string& name, uint64_t bytes) const;
@@ -144,10 +157,12 @@ class ContainerWriter {
   std::map<std::string, std::string> small_digests_;
 
   File file_;                      // the trunk or layer being written
-  std::vector<uint64_t> digests_;  // of what it holds so far
+  std::vector<uint64_t> digests_;  // of what it holds so far, in the order of writing
   TensorCursor cursor_;
   uint32_t layer_ = 0;
   std::string name_;  // of file_
+  bool trunk_paused_ = false;
+  std::vector<uint64_t> paused_digests_;  // of the trunk
   TrunkStart trunk_start_;
   TensorCursor start_cursor_;  // of trunk_start_
   std::map<uint32_t, LayerStart> layer_starts_;

@@ -70,8 +70,8 @@ void ContainerWriter::find_layer_start(uint32_t layer) {
   const size_t most = std::min<size_t>(part->digests.size(), plan_.manifest.spec.experts);
   std::vector<std::byte> buffer;
   size_t good = 0;
-  while (good < most &&
-         has_digest<RecordDigestStream>(*file, good * stride, stride, part->digests[good], buffer))
+  while (good < most && has_digest<RecordDigestStream>(*file, expert_at(layer, good) * stride,
+                                                       stride, part->digests[good], buffer))
     ++good;
   for (size_t i = part->marks.size(); i-- > 0;) {
     const JournalPart::Mark& mark = part->marks[i];
@@ -112,16 +112,16 @@ void ContainerWriter::find_trunk_start() {
   const std::vector<TrunkTensor>& tensors = plan_.manifest.trunk;
   std::vector<std::byte> buffer;
   size_t good = 0;
-  while (good < std::min(part->digests.size(), tensors.size()) &&
-         has_digest<Xxh3Stream>(*file, tensors[good].offset_bytes, tensors[good].bytes,
-                                part->digests[good], buffer))
-    ++good;
+  for (; good < std::min(part->digests.size(), tensors.size()); ++good) {
+    const TrunkTensor& t = tensors[tensor_at(good)];
+    if (!has_digest<Xxh3Stream>(*file, t.offset_bytes, t.bytes, part->digests[good], buffer)) break;
+  }
   for (size_t i = part->marks.size(); i-- > 0;) {
     const JournalPart::Mark& mark = part->marks[i];
     if (mark.digests > good) continue;
     TensorCursor cursor;
     if (mark.digests < tensors.size() &&
-        !read_cursor(*file, tensors[mark.digests], mark.state, cursor))
+        !read_cursor(*file, tensors[tensor_at(mark.digests)], mark.state, cursor))
       continue;
     trunk_start_ = {mark.digests, cursor.rows, {}};
     for (size_t n = 0; n <= i; ++n) trunk_start_.notes.push_back(part->marks[n].state);

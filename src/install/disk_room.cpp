@@ -2,11 +2,13 @@
 
 #include <sys/stat.h>
 
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "base/error.h"
 #include "base/units.h"
-#include "install/fetch_window.h"
+#include "container/manifest.h"
 #include "io/file.h"
 
 namespace wader {
@@ -16,7 +18,10 @@ namespace fs = std::filesystem;
 uint64_t held_bytes(const fs::path& destination, const InstallPlan& plan) {
   uint64_t bytes = 0;
   struct stat info {};
-  for (const auto& [name, record] : plan.container.manifest.files)
+  std::vector<std::string> names = plan.container.scratch_files;
+  names.emplace_back(kJournalFile);
+  for (const auto& [name, record] : plan.container.manifest.files) names.push_back(name);
+  for (const std::string& name : names)
     if (::stat((destination / name).c_str(), &info) == 0)
       bytes += static_cast<uint64_t>(info.st_blocks) * 512;
   return bytes;

@@ -22,7 +22,8 @@ constexpr uint64_t kMaxMergeBytes = 1 << 20;  // how far a chunk grows by furthe
 
 struct FetchChunk {
   SourceRange range;
-  uint64_t uses = 0;  // bytes of all reads that are served from it
+  uint64_t uses = 0;   // bytes of all reads that are served from it
+  bool early = false;  // fetched long before it is read
 };
 
 struct FetchPlan {
@@ -31,8 +32,9 @@ struct FetchPlan {
     uint32_t chunk;  // that it begins in; it goes on in the ones after it
   };
   std::vector<Read> reads;
-  std::vector<FetchChunk> chunks;
-  uint64_t bytes() const;  // of all chunks
+  std::vector<FetchChunk> chunks;  // in the order of reading
+  std::vector<uint32_t> order;     // in which chunks are fetched; empty: that of reading
+  uint64_t bytes() const;          // of all chunks
 };
 
 class FetchPlanner {

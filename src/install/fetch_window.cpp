@@ -6,12 +6,14 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/units.h"
 
 namespace wader {
@@ -19,7 +21,7 @@ namespace {
 
 constexpr uint64_t kUnitBytes = 4 * kKiB;
 constexpr uint32_t kEntries = 8192;
-constexpr uint64_t kMagic = 0x3130'6864'6177'6a66;
+constexpr uint64_t kMagic = 0x3230'6864'6177'6a66;
 
 std::array<char, 40> boot_id() {
   std::array<char, 40> id{};
@@ -34,10 +36,24 @@ struct FetchWindow::Entry {
   uint64_t offset, bytes, place, received;
 };
 
+// Two of a file in turns, each with a digest of itself: one is always whole.
+struct FetchWindow::ProofSlot {
+  struct Half {
+    uint64_t sequence, frontier, file;
+    ShaCheck::State state;
+    uint64_t digest;
+    uint64_t own_digest() const {
+      return xxh3_64(std::as_bytes(std::span(this, 1)).first(offsetof(Half, digest)));
+    }
+  };
+  Half halves[2];
+};
+
 struct FetchWindow::Header {
   uint64_t magic, identity, capacity_bytes;
   std::array<char, 40> boot;
   Entry entries[kEntries];
+  ProofSlot proofs[kProofs];
 };
 
 FetchWindow::FetchWindow(FetchWindow&& other) noexcept {
@@ -52,6 +68,7 @@ FetchWindow& FetchWindow::operator=(FetchWindow&& other) noexcept {
   free_ = std::move(other.free_);
   idle_ = std::move(other.idle_);
   kept_ = std::move(other.kept_);
+  kept_proofs_ = std::move(other.kept_proofs_);
   return *this;
 }
 
@@ -118,6 +135,15 @@ void FetchWindow::adopt() {
     taken.emplace_back(e.place, e.place + size);
     kept_.push_back({i, {e.file, e.offset, e.bytes}, e.received});
   }
+  for (const ProofSlot& slot : reinterpret_cast<const Header*>(memory_)->proofs) {
+    const ProofSlot::Half* best = nullptr;
+    for (const ProofSlot::Half& half : slot.halves)
+      if (half.sequence > 0 && half.digest == half.own_digest() &&
+          (best == nullptr || half.sequence > best->sequence))
+        best = &half;
+    if (best != nullptr && best->file <= UINT32_MAX)
+      kept_proofs_.push_back({static_cast<uint32_t>(best->file), best->frontier, best->state});
+  }
   std::sort(taken.begin(), taken.end());
   uint64_t at = 0;
   taken.emplace_back(capacity_bytes_, capacity_bytes_);
@@ -152,6 +178,22 @@ std::span<std::byte> FetchWindow::bytes(uint32_t place) {
 void FetchWindow::set_received(uint32_t place, uint64_t bytes) {
   std::atomic_signal_fence(std::memory_order_release);  // the bytes stand before they count
   entry(place).received = bytes;
+}
+
+void FetchWindow::note_proof(uint32_t slot, const KeptProof& proof) {
+  CHECK(slot < kProofs);
+  auto& halves = reinterpret_cast<Header*>(memory_)->proofs[slot].halves;
+  const uint64_t sequence = std::max(halves[0].sequence, halves[1].sequence) + 1;
+  ProofSlot::Half& half = halves[sequence % 2];
+  half = {sequence, proof.frontier, proof.file, proof.state, 0};
+  half.digest = half.own_digest();
+}
+
+void FetchWindow::set_aside(uint32_t place) {
+  const Entry& e = entry(place);
+  if (is_kept())
+    ::madvise(memory_ + align_up(sizeof(Header), kUnitBytes) + e.place,
+              align_up(e.bytes, kUnitBytes), MADV_DONTNEED);
 }
 
 void FetchWindow::give_back(uint32_t place) {

@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "install/fetch_plan.h"
+#include "install/sha_check.h"
 #include "io/file.h"
 
 namespace wader {
@@ -40,14 +41,33 @@ class FetchWindow {
   };
   const std::vector<Kept>& kept() const { return kept_; }
 
+  // How far the digest of a file came (install/sha_check.h), kept as the bytes are.
+  struct KeptProof {
+    uint32_t file;
+    uint64_t frontier;
+    ShaCheck::State state;
+  };
+  const std::vector<KeptProof>& kept_proofs() const { return kept_proofs_; }
+  // `slot` below kProofs, the same for a file each time. A kill in between keeps the one before.
+  void note_proof(uint32_t slot, const KeptProof& proof);
+
   // A place for a range; nothing while there is no room.
   std::optional<uint32_t> take(const SourceRange& range);
   std::span<std::byte> bytes(uint32_t place);
   void set_received(uint32_t place, uint64_t bytes);
   void give_back(uint32_t place);
+  // Not looked at for a while: the bytes stay, in the page cache or on the disk, but are no memory
+  // of this process.
+  void set_aside(uint32_t place);
+  // Whether it has a file.
+  bool is_kept() const { return file_.is_open(); }
+  uint64_t capacity_bytes() const { return capacity_bytes_; }
+
+  static constexpr uint32_t kProofs = 256;
 
  private:
   struct Entry;
+  struct ProofSlot;
   struct Header;
   FetchWindow() = default;
   Entry& entry(uint32_t place);
@@ -59,6 +79,7 @@ class FetchWindow {
   std::map<uint64_t, uint64_t> free_;  // offset → bytes
   std::vector<uint32_t> idle_;         // entries that are not in use
   std::vector<Kept> kept_;
+  std::vector<KeptProof> kept_proofs_;
 };
 
 }  // namespace wader

@@ -204,17 +204,25 @@ Result<std::unique_ptr<HttpLoop>> HttpLoop::create(const HttpSettings& settings)
 }
 
 HttpLoop::~HttpLoop() {
+  stop();
+  curl_multi_cleanup(state_->multi);
+}
+
+void HttpLoop::stop() {
+  if (!state_->thread.joinable()) return;
   state_->stop = true;
   curl_multi_wakeup(state_->multi);
   state_->thread.join();
   for (auto& [easy, transfer] : state_->transfers) curl_multi_remove_handle(state_->multi, easy);
   state_->transfers.clear();
-  curl_multi_cleanup(state_->multi);
+  const std::lock_guard lock(state_->mutex);
+  state_->posted.clear();
 }
 
 void HttpLoop::post(std::function<void()> task) {
   {
     const std::lock_guard lock(state_->mutex);
+    if (state_->stop) return;
     state_->posted.push_back(std::move(task));
   }
   curl_multi_wakeup(state_->multi);

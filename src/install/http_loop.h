@@ -38,9 +38,12 @@ struct HttpRequest {
 class HttpLoop {
  public:
   static Result<std::unique_ptr<HttpLoop>> create(const HttpSettings& settings);
-  ~HttpLoop();  // breaks off everything; no callback runs afterwards
+  ~HttpLoop();
   HttpLoop(const HttpLoop&) = delete;
   HttpLoop& operator=(const HttpLoop&) = delete;
+
+  // Breaks off everything; no callback runs afterwards, and what is posted is dropped.
+  void stop();
 
   // From any thread: runs `task` in the loop's thread.
   void post(std::function<void()> task);

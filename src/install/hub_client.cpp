@@ -67,6 +67,7 @@ struct HubClient::Job {
   Judgement judgement;
   uint64_t skip_bytes = 0, arrived = 0;  // of this try
   uint32_t etag_changes = 0;
+  uint64_t file_received = 0;  // of its file, by all, when it last failed
   bool enough = false;
 };
 
@@ -179,7 +180,13 @@ void HubClient::set_wait(HubWait wait) {
   wait_ = std::move(wait);
 }
 
+void HubClient::shut_down() {
+  shut_down_ = true;
+  loop_->stop();
+}
+
 Status HubClient::may_wait() const {
+  if (shut_down_) return io_error("{} is no longer being read", repository_);
   HubWait wait;
   std::string note;
   {
@@ -221,7 +228,21 @@ class Answer {
 
 }  // namespace
 
+Result<double> HubClient::measure_rate(uint32_t file, uint64_t offset, uint64_t bytes) {
+  std::vector<std::byte> buffer(bytes);
+  Arrival first, last;
+  RETURN_IF_ERROR(read_in_time(file, offset, buffer, first, last));
+  const std::chrono::duration<double> took = last.at - first.at;
+  return took.count() <= 0 ? 0 : static_cast<double>(last.bytes - first.bytes) / took.count();
+}
+
 Status HubClient::read(uint32_t file, uint64_t offset, std::span<std::byte> into) {
+  Arrival first, last;
+  return read_in_time(file, offset, into, first, last);
+}
+
+Status HubClient::read_in_time(uint32_t file, uint64_t offset, std::span<std::byte> into,
+                               Arrival& first, Arrival& last) {
   CHECK(file < files_.size());
   if (!in_file(offset, into.size(), files_[file].bytes))
     return corrupt_error("{}/{}: has {} bytes, and {} at {} are wanted", repository_,
@@ -231,17 +252,24 @@ Status HubClient::read(uint32_t file, uint64_t offset, std::span<std::byte> into
   // own.
   struct Shared {
     std::vector<std::byte> bytes;
+    Arrival first, last;  // the loop's until there is an answer
     Answer answer;
   };
   auto shared = std::make_shared<Shared>();
   shared->bytes.resize(into.size());
   post([this, shared, file, offset] {
-    fetch({file, offset, shared->bytes, 0, [shared](uint64_t) {},
+    const auto progress = [shared](uint64_t received) {
+      shared->last = {Clock::now(), received};
+      if (shared->first.bytes == 0) shared->first = shared->last;
+    };
+    fetch({file, offset, shared->bytes, 0, progress,
            [shared](Status status) { shared->answer.give(std::move(status)); }});
   });
   for (;;) {
     if (const auto status = shared->answer.wait(milliseconds(100))) {
       RETURN_IF_ERROR(*status);
+      first = shared->first;
+      last = shared->last;
       std::memcpy(into.data(), shared->bytes.data(), into.size());
       return {};
     }
@@ -382,6 +410,7 @@ bool HubClient::take_body(Job& job, std::span<const std::byte> bytes) {
     std::memcpy(fetch.into.data() + fetch.received, bytes.data(), part);
     fetch.received += part;
     job.schedule.progressed();
+    links_[fetch.file].received += part;
     fetch.progress(fetch.received);
   }
   job.enough = fetch.received == fetch.into.size();
@@ -429,6 +458,10 @@ void HubClient::try_again(std::shared_ptr<Job> job, const Judgement& judgement) 
   job->redirects = 0;
   job->redirect.clear();
   if (judgement.verdict == Verdict::stop) return fail(judgement.error);
+  if (job->fetch) {
+    const uint64_t received = links_[job->fetch->file].received;
+    if (received > std::exchange(job->file_received, received)) job->schedule.forgive();
+  }
   random_ = random_ * 1664525 + 1013904223;
   const auto delay = job->schedule.next(judgement.delay, random_ >> 16);
   if (!delay) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
@@ -74,8 +75,12 @@ class HubClient {
   // Fills `into` from the file's `offset`.
   Status read(uint32_t file, uint64_t offset, std::span<std::byte> into);
 
-  // The same without waiting. `received` bytes of `into` are there already. The callbacks run in
-  // the loop's thread; `done` comes once.
+  // Bytes a second at which `bytes` of the file come, from the first of them on; 0 when they came
+  // too fast to say. They are thrown away.
+  Result<double> measure_rate(uint32_t file, uint64_t offset, uint64_t bytes);
+
+  // The same as read() without waiting. `received` bytes of `into` are there already. The callbacks
+  // run in the loop's thread; `done` comes once.
   struct Fetch {
     uint32_t file = 0;
     uint64_t offset = 0;
@@ -87,18 +92,29 @@ class HubClient {
   void fetch(Fetch fetch);                // in the loop's thread
   void post(std::function<void()> task);  // runs it there
   uint64_t bytes_received() const { return bytes_received_; }
-  // Ends all transfers; no callback runs afterwards.
-  void shut_down() { loop_.reset(); }
+  // Ends all transfers; no callback runs afterwards, and nothing more can be read. The loop's
+  // thread may be in a callback that starts the next transfer: so the loop goes only with this
+  // object.
+  void shut_down();
 
  private:
   struct Job;
-  struct Link {            // of a file
-    std::string url;       // signed, of a redirect; empty: ask the hub
-    bool strayed = false;  // it came from elsewhere than the hub
-    std::string etag;      // of its contents, as the first answer had it
+  struct Link {             // of a file
+    std::string url;        // signed, of a redirect; empty: ask the hub
+    bool strayed = false;   // it came from elsewhere than the hub
+    std::string etag;       // of its contents, as the first answer had it
+    uint64_t received = 0;  // bytes of all ranges
+  };
+
+  // How many bytes of a range were there, and when.
+  struct Arrival {
+    std::chrono::steady_clock::time_point at{};
+    uint64_t bytes = 0;
   };
 
   HubClient(HubSettings settings, std::string repository);
+  Status read_in_time(uint32_t file, uint64_t offset, std::span<std::byte> into, Arrival& first,
+                      Arrival& last);
   Result<std::string> get_text(const std::string& url, uint64_t max_bytes, std::string* next);
   Status list_page(std::string_view text);
   HubRequest request_of(const Job& job) const;
@@ -118,6 +134,7 @@ class HubClient {
   std::chrono::steady_clock::time_point paused_until_{};
   uint32_t random_ = 1;
   std::atomic<uint64_t> bytes_received_ = 0;
+  std::atomic<bool> shut_down_ = false;
 
   mutable std::mutex mutex_;
   HubWait wait_;

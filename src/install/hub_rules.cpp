@@ -302,8 +302,13 @@ Judgement judge(const HubRequest& request, const HubAnswer& answer, int64_t now_
   return request.range ? judge_range(request, answer) : Judgement();
 }
 
+void RetrySchedule::forgive() {
+  if (failures_ > 1 && all_failures_ < 3 * limits_.tries) --failures_;
+}
+
 std::optional<milliseconds> RetrySchedule::next(std::optional<milliseconds> asked,
                                                 uint32_t jitter) {
+  ++all_failures_;
   if (++failures_ >= limits_.tries) return std::nullopt;
   if (asked) {
     if (*asked > limits_.longest_wait) return std::nullopt;

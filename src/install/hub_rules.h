@@ -96,12 +96,15 @@ class RetrySchedule {
   // nothing when it was the last. `asked`: by the server, to which up to a second is added.
   std::optional<std::chrono::milliseconds> next(std::optional<std::chrono::milliseconds> asked,
                                                 uint32_t jitter);
-  void progressed() { failures_ = 0; }
-  uint32_t failures() const { return failures_; }
+  void progressed() { failures_ = all_failures_ = 0; }
+  // The last failure was this request's own bad luck: others like it came through meanwhile. It is
+  // not counted, but for three times as many in all.
+  void forgive();
+  uint32_t failures() const { return all_failures_; }
 
  private:
   RetryLimits limits_;
-  uint32_t failures_ = 0;
+  uint32_t failures_ = 0, all_failures_ = 0;
 };
 
 }  // namespace wader

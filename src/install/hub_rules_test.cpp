@@ -149,6 +149,19 @@ TEST(HubRules, WaitsAsLongAsItIsTold) {
   EXPECT_EQ(judge(request, answer, 200).delay, milliseconds(0));
 }
 
+// While others come through, a request may fail more often, but not for ever.
+TEST(RetrySchedule, BadLuckIsForgivenForAWhile) {
+  RetrySchedule schedule({milliseconds(1), milliseconds(5), milliseconds(10), 5});
+  uint32_t tries = 1;
+  for (; schedule.next(std::nullopt, 0); ++tries) {
+    ASSERT_LT(tries, 100u);
+    schedule.forgive();
+  }
+  EXPECT_GE(tries, 15u);
+  EXPECT_LE(tries, 20u);
+  EXPECT_EQ(schedule.failures(), tries);
+}
+
 TEST(RetrySchedule, GrowsAndEnds) {
   RetrySchedule schedule({milliseconds(100), milliseconds(500), milliseconds(10'000), 5});
   EXPECT_EQ(schedule.next({}, 0), milliseconds(100));

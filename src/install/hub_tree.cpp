@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "checkpoint/index.h"
+#include "install/proof_plan.h"
 #include "io/file.h"
 
 namespace wader {
@@ -49,15 +50,51 @@ bool matches(const HubFile& file, std::string_view text) {
 
 }  // namespace
 
-void HubSession::start(FetchPlan plan, FetchWindow window) {
+// Where an earlier run's digests stood. One counts if all of its bytes that are still to be read
+// are those that it was made of, and not fetched again.
+void HubSession::restore_proofs(const FetchPlan& plan, const FetchWindow& window) {
+  for (const FetchWindow::KeptProof& kept : window.kept_proofs()) {
+    const auto check = checks_.find(kept.file);
+    if (check == checks_.end() || kept.frontier <= check->second.frontier()) continue;
+    const auto is_there = [&](const SourceRange& range) {
+      return std::any_of(window.kept().begin(), window.kept().end(), [&](const auto& k) {
+        return k.range.file == range.file && k.received == k.range.bytes &&
+               k.range.offset <= range.offset &&
+               k.range.offset + k.range.bytes == range.offset + range.bytes;
+      });
+    };
+    const bool good = std::all_of(plan.chunks.begin(), plan.chunks.end(), [&](const auto& chunk) {
+      return chunk.range.file != kept.file || chunk.range.offset >= kept.frontier ||
+             is_there(chunk.range);
+    });
+    if (good) check->second.restore(kept.frontier, kept.state);
+  }
+}
+
+void HubSession::start(FetchPlan plan, FetchWindow window, uint64_t ahead_bytes) {
   CHECK(queue_ == nullptr);
-  queue_ = std::make_unique<FetchQueue>(*client_, std::move(plan), std::move(window));
+  restore_proofs(plan, window);
+  std::vector<ProofFile> files;
+  for (const auto& [file, check] : checks_)
+    if (!client_->files()[file].sha256.empty())
+      files.push_back({file, check.file_bytes(), check.frontier()});
+  std::vector<SourceRange> kept;
+  for (const FetchWindow::Kept& k : window.kept())
+    if (k.received == k.range.bytes) kept.push_back(k.range);
+  const uint64_t room = window.is_kept() ? window.capacity_bytes() - ahead_bytes : 0;
+  std::vector<FetchProof> proofs;
+  for (const uint32_t file : plan_proofs(plan, files, kept, room).files)
+    proofs.push_back({file, checks_.at(file), client_->files()[file].sha256});
+  queue_ = std::make_unique<FetchQueue>(*client_, std::move(plan), std::move(window),
+                                        std::move(proofs), ahead_bytes);
   queue_->start();
 }
 
 void HubSession::stop() {
   if (queue_ == nullptr) return;
   client_->shut_down();
+  proven_ = queue_->proven();
+  refuted_ = queue_->refuted();
   queue_.reset();
 }
 
@@ -65,20 +102,17 @@ void HubSession::open_file(uint32_t file) {
   checks_.try_emplace(file, client_->files()[file].bytes);
 }
 
+std::vector<uint32_t> HubSession::files_opened() const {
+  std::vector<uint32_t> files;
+  for (const auto& [file, check] : checks_) files.push_back(file);
+  return files;
+}
+
 Status HubSession::read(uint32_t file, uint64_t offset, std::span<std::byte> into) {
-  if (queue_ && queue_->is_next({file, offset, into.size()}))
-    RETURN_IF_ERROR(queue_->read(into));
-  else
-    RETURN_IF_ERROR(client_->read(file, offset, into));
+  if (queue_ && queue_->is_next({file, offset, into.size()})) return queue_->read(into);
+  RETURN_IF_ERROR(client_->read(file, offset, into));
   const auto check = checks_.find(file);
-  if (check == checks_.end()) return {};
-  check->second.pass(offset, into);
-  if (!check->second.whole()) return {};
-  const HubFile& facts = client_->files()[file];
-  if (!facts.sha256.empty() && check->second.hex() != facts.sha256)
-    return corrupt_error("{}/{}: what was fetched has not the SHA-256 that the hub gives",
-                         client_->repository(), facts.name);
-  verified_ += facts.sha256.empty() ? 0 : 1;
+  if (!queue_ && check != checks_.end()) check->second.pass(offset, into);
   return {};
 }
 

@@ -25,30 +25,38 @@ class HubSession {
 
   HubClient& client() { return *client_; }
   const HubClient& client() const { return *client_; }
-  // Starts to fetch ahead.
-  void start(FetchPlan plan, FetchWindow window);
+  // Starts to fetch ahead, and to hash what passes by. `ahead_bytes`: as FetchQueue's.
+  void start(FetchPlan plan, FetchWindow window, uint64_t ahead_bytes);
   size_t position() const { return queue_ ? queue_->position() : 0; }
   void release(size_t position) {
     if (queue_) queue_->release(position);
   }
-  // Ends fetching ahead; the window's file is closed.
+  // Waits for the digests of what was fetched; io where one is wrong.
+  Status finish_proofs() { return queue_ ? queue_->finish_proofs() : Status(); }
+  // Ends fetching ahead; the window's file is closed. Nothing more can be read.
   void stop();
 
   Status read(uint32_t file, uint64_t offset, std::span<std::byte> into);
   // A whole small file, checked against its digest.
   Result<std::string> read_text(uint32_t file, uint64_t max_bytes);
 
-  // Weight files whose bytes all passed by in order, and matched their SHA-256; of so many opened.
-  uint32_t files_verified() const { return verified_; }
-  uint32_t files_opened() const { return static_cast<uint32_t>(checks_.size()); }
+  // Weight files, by number in the repository: all that were opened; those whose SHA-256 was found
+  // right over all of their bytes, and wrong.
+  std::vector<uint32_t> files_opened() const;
+  const std::vector<uint32_t>& files_proven() const { return proven_; }
+  const std::vector<uint32_t>& files_refuted() const { return refuted_; }
+  // From the file's first byte on, that are hashed before fetching ahead begins.
+  uint64_t hashed_bytes(uint32_t file) const { return checks_.at(file).frontier(); }
   void open_file(uint32_t file);
 
  private:
+  void restore_proofs(const FetchPlan& plan, const FetchWindow& window);
+
   std::unique_ptr<HubClient> client_;
   std::unique_ptr<FetchQueue> queue_;
   std::map<uint32_t, ShaCheck> checks_;
   std::map<uint32_t, std::string> texts_;  // small ones that were read
-  uint32_t verified_ = 0;
+  std::vector<uint32_t> proven_, refuted_;
 };
 
 class HubTree final : public SourceTree {

@@ -1,5 +1,6 @@
 #include "install/install.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <system_error>
@@ -96,13 +97,19 @@ StoredPart stored_part(const Json& part) {
   return out;
 }
 
-// Of a trunk that an earlier run left unfinished.
-uint64_t trunk_start_bytes(const ContainerWriter& writer) {
+// What an earlier run left, finished or not.
+uint64_t bytes_there(const InstallPlan& plan, const ContainerWriter& writer) {
+  uint64_t bytes = writer.finished_bytes();
+  const Manifest& manifest = writer.manifest();
+  for (const auto& [layer, order] : plan.container.expert_order)
+    if (!writer.layer_finished(layer))
+      bytes += writer.layer_start(layer).experts * manifest.experts.stride_bytes;
+  if (writer.trunk_finished()) return bytes;
   const ContainerWriter::TrunkStart& start = writer.trunk_start();
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < start.tensors; ++i) bytes += writer.manifest().trunk[i].bytes;
+  const std::vector<uint32_t>& order = plan.container.trunk_order;
+  for (size_t n = 0; n < start.tensors; ++n) bytes += manifest.trunk[order[n]].bytes;
   if (start.rows == 0) return bytes;
-  const TrunkTensor& t = writer.manifest().trunk[start.tensors];
+  const TrunkTensor& t = manifest.trunk[order[start.tensors]];
   return bytes + start.rows * row_bytes(t.format, t.cols()).value().total();
 }
 
@@ -110,37 +117,61 @@ uint64_t trunk_start_bytes(const ContainerWriter& writer) {
 Result<uint64_t> write_container(const InstallPlan& plan, Repacker& repacker,
                                  ContainerWriter& writer, ProgressMeter& meter,
                                  const fs::path& destination) {
+  std::string_view phase = "trunk";
   if (plan.hub) {
-    plan.hub->client().set_wait([&](std::string_view note) {
-      return meter.wait(writer.trunk_finished() ? "experts" : "trunk", note);
-    });
+    plan.hub->client().set_wait([&](std::string_view note) { return meter.wait(phase, note); });
     RETURN_IF_ERROR(start_fetching(plan, writer, destination));
   }
   for (const InstallPlan::PlannedFile& small : plan.small_files)
     RETURN_IF_ERROR(small.text ? writer.write_small_file(small.name, *small.text)
                                : writer.copy_small_file(small.name, small.file));
   RETURN_IF_ERROR(plan.check_source_unchanged());
-  if (!writer.trunk_finished()) {
-    RETURN_IF_ERROR(meter.report("trunk"));
-    meter.set_done(writer.finished_bytes() + trunk_start_bytes(writer));
-    RETURN_IF_ERROR(repacker.repack_trunk(writer, meter));
-    meter.set_done(writer.finished_bytes());
+  for (const InstallPlan::Step& step : plan.steps) {
+    if (step.layer ? writer.layer_finished(*step.layer) : writer.trunk_finished()) continue;
+    if (step.layer) phase = "experts";
+    RETURN_IF_ERROR(meter.report(phase));
+    RETURN_IF_ERROR(step.layer ? repacker.repack_layer(writer, *step.layer, meter)
+                               : repacker.repack_trunk(writer, step.end, meter));
   }
-  for (uint32_t layer = 0; layer < writer.manifest().spec.layer_count(); ++layer) {
-    if (!has_experts(writer.manifest().spec, layer) || writer.layer_finished(layer)) continue;
-    meter.set_done(writer.finished_bytes() + uint64_t{writer.layer_start(layer).experts} *
-                                                 writer.manifest().experts.stride_bytes);
-    RETURN_IF_ERROR(meter.report("experts"));
-    RETURN_IF_ERROR(repacker.repack_layer(writer, layer, meter));
-    meter.set_done(writer.finished_bytes());
-  }
+  meter.set_done(writer.finished_bytes());
   RETURN_IF_ERROR(meter.report("experts"));
   if (plan.hub) {
+    RETURN_IF_ERROR(plan.hub->finish_proofs());
     plan.hub->stop();
     std::error_code ignored;
     fs::remove(destination / kFetchFile, ignored);
   }
   return writer.finish(report_of(plan, writer));
+}
+
+// Where a file of the hub turned out to have another SHA-256: what was made of it is made again by
+// the next run, and what was fetched and not used is fetched again.
+Status forget_refuted(const InstallPlan& plan, ContainerWriter& writer,
+                      const fs::path& destination) {
+  const std::vector<uint32_t>& refuted = plan.hub->files_refuted();
+  if (refuted.empty()) return {};
+  const std::vector<uint32_t> file_of = repository_files(plan);
+  const auto is_of_it = [&](const TensorSource& source) {
+    return std::any_of(source.pieces.begin(), source.pieces.end(), [&](const SourceRows& piece) {
+      const auto is_refuted = [&](const SourcePlane& plane) {
+        return std::find(refuted.begin(), refuted.end(), file_of[plane.file]) != refuted.end();
+      };
+      return is_refuted(piece.codes) || is_refuted(piece.scales) || is_refuted(piece.biases);
+    });
+  };
+  if (std::any_of(plan.trunk_sources.begin(), plan.trunk_sources.end(), is_of_it))
+    RETURN_IF_ERROR(writer.forget(std::string(kTrunkFile)));
+  for (const auto& [layer, order] : plan.container.expert_order) {
+    bool of_it = false;
+    for (const uint32_t expert : order) {
+      ASSIGN_OR_RETURN(const auto parts, plan.expert_parts(layer, expert));
+      for (const InstallPlan::ExpertPart& part : parts) of_it = of_it || is_of_it(part.source);
+    }
+    if (of_it) RETURN_IF_ERROR(writer.forget(expert_file_name(layer)));
+  }
+  std::error_code ignored;
+  fs::remove(destination / kFetchFile, ignored);
+  return {};
 }
 
 // What the caller can do about an install that stopped half-way.
@@ -181,11 +212,14 @@ Result<InstallReport> install(const InstallOptions& options, const ProgressFn& p
 
   ProgressMeter meter(progress, weight_bytes(writer.manifest()),
                       "the install was stopped; run it again to continue");
-  meter.set_done(writer.finished_bytes());
+  meter.set_done(bytes_there(plan, writer));
   auto bytes = write_container(plan, repacker, writer, meter, options.destination);
   if (plan.hub) plan.hub->client().set_wait({});
   if (!bytes.ok()) {
-    if (plan.hub) plan.hub->stop();
+    if (plan.hub) {
+      plan.hub->stop();
+      RETURN_IF_ERROR(forget_refuted(plan, writer, options.destination));
+    }
     if (is_final(bytes.error().code)) RETURN_IF_ERROR(writer.discard());
     return explain(std::move(bytes).error(), plan.hub != nullptr);
   }
@@ -199,8 +233,12 @@ Result<InstallReport> install(const InstallOptions& options, const ProgressFn& p
   report.trunk = stored_part(writer.manifest().report["trunk"]);
   if (plan.hub) {
     report.fetched_bytes = plan.hub->client().bytes_received();
-    report.files_verified = plan.hub->files_verified();
-    report.files_read = plan.hub->files_opened();
+    const std::vector<uint32_t>& proven = plan.hub->files_proven();
+    for (const uint32_t file : plan.hub->files_opened()) {
+      const HubFile& facts = plan.hub->client().files()[file];
+      const bool is_proven = std::find(proven.begin(), proven.end(), file) != proven.end();
+      report.weight_files.push_back({facts.name, facts.bytes, facts.sha256, is_proven});
+    }
   }
   return report;
 }

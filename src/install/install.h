@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/progress.h"
 #include "base/result.h"
@@ -47,25 +48,32 @@ struct InstallReport {
   bool started_over =
       false;  // an unfinished run with another source or other options was thrown away first
   StoredPart experts, trunk;
-  // Of a hub source: what came over the network, and of how many weight files the SHA-256 was
-  // checked, since all their bytes passed by in order. The rest came as ranges, whose digests the
-  // container has.
+  // Of a hub source: what came over the network, and its weight files. Of those that are not proven
+  // the bytes that were needed came out of the file's order, or in several runs: the container's
+  // own digests cover them from then on.
   uint64_t fetched_bytes = 0;
-  uint32_t files_verified = 0, files_read = 0;
+  struct WeightFile {
+    std::string name;
+    uint64_t bytes;
+    std::string sha256;  // empty where the hub gives none
+    bool is_proven;      // all bytes passed by, and had it
+  };
+  std::vector<WeightFile> weight_files = {};
 };
 
 // What an install would do, found out from headers alone.
 struct InstallPreview {
-  std::string source, revision;  // as the manifest will have them
-  uint64_t fetch_bytes = 0;      // over the network; of local sources 0
-  uint64_t read_bytes = 0;       // of the source's weights
-  uint64_t source_bytes = 0;     // of all its weight files
-  uint64_t write_bytes = 0;      // the finished container
-  uint64_t peak_bytes = 0;       // of disk, with what is removed at the end
-  uint64_t held_bytes = 0;       // of these an unfinished install holds already
-  uint64_t free_bytes = 0;       // of the destination's disk
-  double bytes_per_second = 0;   // of a short measurement; 0: not measured
-  std::string experts, trunk;    // formats in words
+  std::string source, revision;                 // as the manifest will have them
+  uint64_t fetch_bytes = 0;                     // over the network; of local sources 0
+  uint64_t read_bytes = 0;                      // of the source's weights
+  uint64_t source_bytes = 0;                    // of all its weight files
+  uint64_t write_bytes = 0;                     // the finished container
+  uint64_t peak_bytes = 0;                      // of disk, with what is removed at the end
+  uint64_t held_bytes = 0;                      // of these an unfinished install holds already
+  uint64_t free_bytes = 0;                      // of the destination's disk
+  size_t provable_files = 0, weight_files = 0;  // of a hub source: by SHA-256, and all
+  double bytes_per_second = 0;                  // of a short measurement; 0: not measured
+  std::string experts, trunk;                   // formats in words
 };
 Result<InstallPreview> preview_install(const InstallOptions& options);
 

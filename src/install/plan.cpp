@@ -11,6 +11,9 @@
 #include "install/formats.h"
 #include "install/hub_tree.h"
 #include "install/in_place.h"
+#include "install/proof_plan.h"
+#include "install/read_order.h"
+#include "install/source_order.h"
 #include "install/source_reader.h"
 
 namespace wader {
@@ -19,6 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kBlockBytes = 4096;
+constexpr uint64_t kMinWindowBytes = 64 * kMiB, kMaxAheadBytes = 320 * kMiB;
+// For digests at most a sixteenth of the container is added to the disk's peak, or so much.
+constexpr uint64_t kProofBytes = 256 * kMiB, kProofPart = 16;
 
 Status check_unchanged(const ByteSource& file, const SourceStamp& stamp) {
   ASSIGN_OR_RETURN(const SourceStamp now, file.stamp());
@@ -163,6 +169,26 @@ Json origin_of(const InstallPlan& plan, const std::string& source) {
   return origin;
 }
 
+// As for an install from its beginning, so that the window is as large in every run.
+Status plan_hub_proofs(InstallPlan& plan) {
+  ASSIGN_OR_RETURN(FetchPlan reads, plan_reads(plan, nullptr));
+  const std::vector<uint32_t> file_of = repository_files(plan);
+  std::vector<ProofFile> files;
+  for (uint32_t i = 0; i < file_of.size(); ++i) {
+    const HubFile& facts = plan.hub->client().files()[file_of[i]];
+    if (!facts.sha256.empty())
+      files.push_back({i, facts.bytes, plan.hub->hashed_bytes(file_of[i])});
+  }
+  uint64_t container_bytes = 0;
+  for (const auto& [name, record] : plan.container.manifest.files) container_bytes += record.bytes;
+  const ProofPlan proofs =
+      plan_proofs(reads, files, {}, std::max(kProofBytes, container_bytes / kProofPart));
+  plan.provable_files = proofs.files.size();
+  // An eighth more: places of all sizes come and go, and leave holes.
+  plan.proof_bytes = align_up(proofs.held_bytes + proofs.held_bytes / 8, kBlockBytes);
+  return {};
+}
+
 }  // namespace
 
 Result<InstallPlan> make_install_plan(const InstallOptions& options) {
@@ -214,12 +240,14 @@ Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
     experts = DType::bf16;
   RETURN_IF_ERROR(plan_experts(experts, plan));
   RETURN_IF_ERROR(plan_trunk(options.trunk, plan));
+  RETURN_IF_ERROR(order_by_source(plan));
   manifest.files = weight_files(manifest);
   RETURN_IF_ERROR(plan_small_files(plan));
   if (options.in_place) {
     ASSIGN_OR_RETURN(plan.container.in_place, find_in_place(plan));
   }
   plan.container.origin = origin_of(plan, source);
+  if (plan.hub) RETURN_IF_ERROR(plan_hub_proofs(plan));
   return plan;
 }
 
@@ -269,7 +297,7 @@ uint64_t InstallPlan::window_bytes() const {
   // An expert that is being stored, the next one, and what all connections are at.
   const uint64_t needed =
       2 * expert_source_bytes + 16 * kMiB + hub->client().settings().connections * kMaxChunkBytes;
-  return std::clamp<uint64_t>(needed, 64 * kMiB, 320 * kMiB);
+  return std::max(std::min(needed, kMaxAheadBytes) + proof_bytes, kMinWindowBytes);
 }
 
 uint64_t InstallPlan::disk_bytes() const {

@@ -37,6 +37,18 @@ struct InstallPlan {
   uint64_t expert_source_bytes = 0;  // of the largest expert in the source's files
   ContainerPlan container;
 
+  // What is made after what (install/source_order.h): the experts of a layer, or the trunk's
+  // tensors container.trunk_order[first, end). The last step ends the trunk.
+  struct Step {
+    std::optional<uint32_t> layer;
+    size_t first, end;
+  };
+  std::vector<Step> steps;
+  // Of a hub source: how many weight files can be held against their SHA-256, and how much room
+  // that takes in the window.
+  size_t provable_files = 0;
+  uint64_t proof_bytes = 0;
+
   // What one expert is made of: two matrices, and where the spec has them their biases.
   struct ExpertPart {
     ExpertMatrix matrix;
@@ -56,8 +68,9 @@ struct InstallPlan {
   // In whole disk blocks: files, directories, and the journal that stands beside them until the
   // end.
   uint64_t disk_bytes() const;
-  // Of what was fetched and waits; 0 for local sources.
+  // Of what was fetched and waits; 0 for local sources. And of these what waits to be used.
   uint64_t window_bytes() const;
+  uint64_t ahead_bytes() const { return window_bytes() - proof_bytes; }
 };
 
 Result<InstallPlan> make_install_plan(const InstallOptions& options);

@@ -18,14 +18,16 @@ class ReadPlanner {
  public:
   explicit ReadPlanner(const InstallPlan& plan) : plan_(plan), reader_(plan) {}
 
-  void add_trunk(const ContainerWriter::TrunkStart& start) {
+  // Tensors [first, end) in the plan's order.
+  void add_trunk(size_t first, size_t end, const ContainerWriter::TrunkStart& start) {
     planner_.begin_unit();
-    for (size_t i = 0; i < plan_.trunk_sources.size(); ++i) {
+    for (size_t n = first; n < end; ++n) {
+      const size_t i = plan_.container.trunk_order[n];
       const TensorSource& source = plan_.trunk_sources[i];
       const uint64_t batch = trunk_batch_rows(plan_, i);
       for (uint64_t row = 0; row < source.rows; row += batch) {
         const SourceReader::Request request{&source, row, room(std::min(batch, source.rows - row))};
-        const bool done = i < start.tensors || (i == start.tensors && row < start.rows);
+        const bool done = n < start.tensors || (n == start.tensors && row < start.rows);
         add({&request, 1}, !done);
       }
     }
@@ -33,11 +35,12 @@ class ReadPlanner {
 
   Status add_layer(uint32_t layer, uint32_t experts_done) {
     planner_.begin_unit();
-    for (uint32_t expert = 0; expert < plan_.container.manifest.spec.experts; ++expert) {
-      ASSIGN_OR_RETURN(const auto parts, plan_.expert_parts(layer, expert));
+    const std::vector<uint32_t>& order = plan_.container.expert_order.at(layer);
+    for (uint32_t n = 0; n < order.size(); ++n) {
+      ASSIGN_OR_RETURN(const auto parts, plan_.expert_parts(layer, order[n]));
       uint64_t rows = 0;
       for (const InstallPlan::ExpertPart& part : parts) rows += part.source.rows;
-      add(expert_requests(parts, room(rows)), expert >= experts_done);
+      add(expert_requests(parts, room(rows)), n >= experts_done);
     }
     return {};
   }
@@ -80,35 +83,41 @@ std::vector<SourceReader::Request> expert_requests(std::span<const InstallPlan::
 }
 
 Result<FetchPlan> plan_reads(const InstallPlan& plan, const ContainerWriter* writer) {
-  const ArchitectureSpec& spec = plan.container.manifest.spec;
   ReadPlanner planner(plan);
-  if (writer == nullptr || !writer->trunk_finished())
-    planner.add_trunk(writer == nullptr ? ContainerWriter::TrunkStart() : writer->trunk_start());
-  for (uint32_t layer = 0; layer < spec.layer_count(); ++layer) {
-    if (!has_experts(spec, layer)) continue;
-    if (writer != nullptr && writer->layer_finished(layer)) continue;
-    RETURN_IF_ERROR(
-        planner.add_layer(layer, writer == nullptr ? 0 : writer->layer_start(layer).experts));
+  for (const InstallPlan::Step& step : plan.steps) {
+    if (!step.layer) {
+      if (writer == nullptr || !writer->trunk_finished())
+        planner.add_trunk(
+            step.first, step.end,
+            writer == nullptr ? ContainerWriter::TrunkStart() : writer->trunk_start());
+    } else if (writer == nullptr || !writer->layer_finished(*step.layer)) {
+      RETURN_IF_ERROR(planner.add_layer(
+          *step.layer, writer == nullptr ? 0 : writer->layer_start(*step.layer).experts));
+    }
   }
   return planner.finish();
 }
 
-// Begins to fetch what is still missing, in the order in which it will be read.
-Status start_fetching(const InstallPlan& plan, const ContainerWriter& writer,
-                      const std::filesystem::path& destination) {
-  ASSIGN_OR_RETURN(FetchPlan reads, plan_reads(plan, &writer));
-  std::vector<uint32_t> file_of;  // of the repository, by number in the checkpoint
+std::vector<uint32_t> repository_files(const InstallPlan& plan) {
+  std::vector<uint32_t> file_of;
   const std::string prefix = plan.hub->client().repository() + "/";
   for (const auto& file : plan.checkpoint->files()) {
     CHECK(file->path().starts_with(prefix));
     file_of.push_back(plan.hub->client().find(file->path().substr(prefix.size())).value());
   }
+  return file_of;
+}
+
+Status start_fetching(const InstallPlan& plan, const ContainerWriter& writer,
+                      const std::filesystem::path& destination) {
+  ASSIGN_OR_RETURN(FetchPlan reads, plan_reads(plan, &writer));
+  const std::vector<uint32_t> file_of = repository_files(plan);
   for (FetchPlan::Read& read : reads.reads) read.range.file = file_of[read.range.file];
   for (FetchChunk& chunk : reads.chunks) chunk.range.file = file_of[chunk.range.file];
   const uint64_t identity = xxh3_64(json_text(plan.container.origin));
   ASSIGN_OR_RETURN(FetchWindow window,
                    FetchWindow::open(destination / kFetchFile, plan.window_bytes(), identity));
-  plan.hub->start(std::move(reads), std::move(window));
+  plan.hub->start(std::move(reads), std::move(window), plan.ahead_bytes());
   return {};
 }
 

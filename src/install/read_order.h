@@ -26,6 +26,9 @@ std::vector<SourceReader::Request> expert_requests(std::span<const InstallPlan::
 // plan.checkpoint.
 Result<FetchPlan> plan_reads(const InstallPlan& plan, const ContainerWriter* writer);
 
+// Of a hub source: which file of the repository each of plan.checkpoint's is.
+std::vector<uint32_t> repository_files(const InstallPlan& plan);
+
 // Begins to fetch all that from plan.hub, in the order in which it will be read.
 Status start_fetching(const InstallPlan& plan, const ContainerWriter& writer,
                       const std::filesystem::path& destination);

@@ -148,52 +148,66 @@ Status Repacker::store(const Batch& batch, const std::string& what, RowLoss& los
   return {};
 }
 
-Status Repacker::repack_trunk(ContainerWriter& writer, ProgressMeter& meter) {
-  const ContainerWriter::TrunkStart start = writer.trunk_start();
+Status Repacker::repack_trunk(ContainerWriter& writer, size_t end, ProgressMeter& meter) {
+  uint64_t first_row = 0;
+  RowLoss loss;
+  if (!tensors_done_) {
+    const ContainerWriter::TrunkStart& start = writer.trunk_start();
+    for (const Json& note : start.notes) take_matrices(note, matrices_);
+    for (const auto& [name, facts] : matrices_.items()) noted_.insert(name);
+    if (start.rows > 0) loss = loss_from_json(start.notes.back(), "loss");
+    first_row = start.rows;
+    tensors_done_ = start.tensors;
+  }
+  const size_t all = plan_->trunk.size();
+  if (end < all && end <= *tensors_done_) {
+    if (first_row > 0) tensors_done_.reset();  // in the middle of one that comes later
+    return {};
+  }
   RETURN_IF_ERROR(writer.begin_trunk());
-  Json matrices = Json::object();
-  for (const Json& note : start.notes) take_matrices(note, matrices);
-  kept_matrices_ = matrices.size();
-  for (size_t i = start.tensors; i < plan_->trunk.size(); ++i) {
-    MatrixFacts facts{plan_->trunk_sources[i].format, writer.manifest().trunk[i].format, {}};
-    const bool resumed = i == start.tensors && start.rows > 0;
-    if (resumed) facts.loss = loss_from_json(start.notes.back(), "loss");
-    RETURN_IF_ERROR(
-        repack_tensor(writer, i, resumed ? start.rows : 0, meter, matrices, facts.loss));
+  for (; *tensors_done_ < end; ++*tensors_done_) {
+    const size_t i = plan_->container.trunk_order[*tensors_done_];
+    MatrixFacts facts{plan_->trunk_sources[i].format, writer.manifest().trunk[i].format,
+                      std::exchange(loss, {})};
+    RETURN_IF_ERROR(repack_tensor(writer, i, std::exchange(first_row, 0), meter, facts.loss));
     if (plan_->trunk[i].role != TrunkRole::matrix) continue;
-    matrices[plan_->trunk[i].name] = facts.to_json();
-    if (i + 1 < plan_->trunk.size()) RETURN_IF_ERROR(keep_trunk(writer, matrices, {}));
+    matrices_[plan_->trunk[i].name] = facts.to_json();
+    if (*tensors_done_ + 1 < end) RETURN_IF_ERROR(keep_trunk(writer, {}, false));
   }
   RETURN_IF_ERROR(plan_->check_source_unchanged());
-  RETURN_IF_ERROR(writer.finish_trunk(std::move(matrices)));
+  if (end < all) {
+    RETURN_IF_ERROR(keep_trunk(writer, {}, true));
+    writer.pause_trunk();
+    return {};
+  }
+  RETURN_IF_ERROR(writer.finish_trunk(matrices_));
   plan_->source_kept(plan_->source_position());
   return {};
 }
 
 // Notes of the trunk's file: the matrices that were done since the note before, and the sums of the
 // one that is not.
-Status Repacker::keep_trunk(ContainerWriter& writer, const Json& matrices, const RowLoss& loss) {
-  if (!writer.keep_due()) return {};
+Status Repacker::keep_trunk(ContainerWriter& writer, const RowLoss& loss, bool always) {
+  if (!always && !writer.keep_due()) return {};
   Json fresh = Json::object();
-  auto it = matrices.begin();
-  for (size_t n = 0; it != matrices.end(); ++it, ++n)
-    if (n >= kept_matrices_) fresh[it.key()] = it.value();
+  for (const auto& [name, facts] : matrices_.items())
+    if (!noted_.contains(name)) fresh[name] = facts;
+  for (const auto& [name, facts] : fresh.items()) noted_.insert(name);
   RETURN_IF_ERROR(writer.keep({{"matrices", std::move(fresh)}, {"loss", loss_to_json(loss)}}));
-  kept_matrices_ = matrices.size();
   plan_->source_kept(plan_->source_position());
   return {};
 }
 
 Status Repacker::repack_tensor(ContainerWriter& writer, size_t index, uint64_t first_row,
-                               ProgressMeter& meter, const Json& matrices, RowLoss& loss) {
+                               ProgressMeter& meter, RowLoss& loss) {
   const TrunkTensor& t = writer.manifest().trunk[index];
   const uint64_t row_bytes_all = row_bytes(t.format, t.cols()).value().total();
   const auto take = [&](uint64_t first, const ContainerWriter::TrunkRows& rows) -> Status {
     const uint64_t n = rows.bytes() / row_bytes_all;
     RETURN_IF_ERROR(writer.append_trunk(rows));
     // With a row left at least: a tensor that is done has its facts in the note after it.
-    if (first + n < t.rows()) RETURN_IF_ERROR(keep_trunk(writer, matrices, loss));
-    return meter.advance("trunk", rows.bytes());
+    if (first + n < t.rows()) RETURN_IF_ERROR(keep_trunk(writer, loss, false));
+    return meter.advance(phase_, rows.bytes());
   };
   return make_tensor(index, first_row, loss, take);
 }
@@ -224,13 +238,14 @@ Result<std::span<const std::byte>> Repacker::make_expert(uint32_t layer, uint32_
   std::array<MatrixFacts, 2> facts{};
   for (const ExpertMatrix matrix : kMatrices)
     facts[static_cast<size_t>(matrix)].stored = layout.format.of(matrix);
-  RETURN_IF_ERROR(repack_expert(layer, expert, facts));
+  RETURN_IF_ERROR(repack_expert(layer, expert, std::nullopt, facts));
   return std::span<const std::byte>(record_.span().first(layout.stride_bytes));
 }
 
 Status Repacker::repack_layer(ContainerWriter& writer, uint32_t layer, ProgressMeter& meter) {
   const ContainerWriter::LayerStart start = writer.layer_start(layer);
   RETURN_IF_ERROR(writer.begin_layer(layer));
+  phase_ = "experts";
   const ExpertLayout& layout = writer.manifest().experts;
   const ExpertFormat source = plan_->checkpoint->expert_format();
   std::array<MatrixFacts, 2> facts{};
@@ -240,20 +255,22 @@ Status Repacker::repack_layer(ContainerWriter& writer, uint32_t layer, ProgressM
     facts[0].loss = loss_from_json(start.note, "gate_up");
     facts[1].loss = loss_from_json(start.note, "down");
   }
-  for (uint32_t expert = start.experts; expert < writer.manifest().spec.experts; ++expert) {
+  const std::vector<uint32_t>& order = plan_->container.expert_order.at(layer);
+  for (uint32_t n = start.experts; n < order.size(); ++n) {
     // An expert is written while the next one is made: what can be kept is what stood before this
     // one.
     const std::array<MatrixFacts, 2> before = facts;
     const size_t position = plan_->source_position();
     std::swap(record_, written_);
-    RETURN_IF_ERROR(repack_expert(layer, expert, facts));
+    const auto next = n + 1 < order.size() ? std::optional(order[n + 1]) : std::nullopt;
+    RETURN_IF_ERROR(repack_expert(layer, order[n], next, facts));
     RETURN_IF_ERROR(writer.append_expert_later(record_.span().first(layout.stride_bytes)));
-    if (expert > start.experts && writer.keep_due()) {
+    if (n > start.experts && writer.keep_due()) {
       RETURN_IF_ERROR(writer.keep(
           {{"gate_up", loss_to_json(before[0].loss)}, {"down", loss_to_json(before[1].loss)}}));
       plan_->source_kept(position);
     }
-    RETURN_IF_ERROR(meter.advance("experts", layout.stride_bytes));
+    RETURN_IF_ERROR(meter.advance(phase_, layout.stride_bytes));
   }
   RETURN_IF_ERROR(plan_->check_source_unchanged());
   RETURN_IF_ERROR(
@@ -277,14 +294,15 @@ RowPlanes Repacker::part_planes(const InstallPlan::ExpertPart& part) {
           record.subspan(at.biases, rows * row.biases)};
 }
 
-Status Repacker::repack_expert(uint32_t layer, uint32_t expert, std::array<MatrixFacts, 2>& facts) {
+Status Repacker::repack_expert(uint32_t layer, uint32_t expert, std::optional<uint32_t> next,
+                               std::array<MatrixFacts, 2>& facts) {
   using Part = InstallPlan::ExpertPart;
   ASSIGN_OR_RETURN(const std::vector<Part> parts, plan_->expert_parts(layer, expert));
   const auto requests = expert_requests(parts, rows_);
   RETURN_IF_ERROR(reader_.read(requests, staging_.span()));
-  if (expert + 1 < plan_->container.manifest.spec.experts) {
-    ASSIGN_OR_RETURN(const std::vector<Part> next, plan_->expert_parts(layer, expert + 1));
-    reader_.prefetch(expert_requests(next, rows_));
+  if (next) {
+    ASSIGN_OR_RETURN(const std::vector<Part> next_parts, plan_->expert_parts(layer, *next));
+    reader_.prefetch(expert_requests(next_parts, rows_));
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];

@@ -8,7 +8,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -30,7 +33,8 @@ class Repacker {
   // Each begins, fills and finishes its file. corrupt for a NaN or infinity among values, scales or
   // biases and for the E8M0 scale byte 255, which is NaN: every one named by tensor, layer and
   // expert.
-  Status repack_trunk(ContainerWriter& writer, ProgressMeter& meter);
+  // The trunk: the tensors up to the `end`-th in the plan's order; the last of them end the file.
+  Status repack_trunk(ContainerWriter& writer, size_t end, ProgressMeter& meter);
   Status repack_layer(ContainerWriter& writer, uint32_t layer, ProgressMeter& meter);
 
   // One expert's record, valid until the next call; and the rows of one trunk tensor, batch after
@@ -67,11 +71,13 @@ class Repacker {
 
   explicit Repacker(const InstallPlan& plan) : plan_(&plan), reader_(plan) {}
 
-  // From `first_row` on; `matrices`: what the file's note has to say of the tensors before.
+  // From `first_row` on.
   Status repack_tensor(ContainerWriter& writer, size_t index, uint64_t first_row,
-                       ProgressMeter& meter, const Json& matrices, RowLoss& loss);
-  Status keep_trunk(ContainerWriter& writer, const Json& matrices, const RowLoss& loss);
-  Status repack_expert(uint32_t layer, uint32_t expert, std::array<MatrixFacts, 2>& facts);
+                       ProgressMeter& meter, RowLoss& loss);
+  Status keep_trunk(ContainerWriter& writer, const RowLoss& loss, bool always);
+  // `next`: the expert after it, which the kernel may begin to read.
+  Status repack_expert(uint32_t layer, uint32_t expert, std::optional<uint32_t> next,
+                       std::array<MatrixFacts, 2>& facts);
   // Bytes of an expert's part in record_.
   RowPlanes part_planes(const InstallPlan::ExpertPart& part);
   // Threads take slices of the rows; sums and faults are those of one thread. `what`: "trunk tensor
@@ -88,7 +94,13 @@ class Repacker {
   std::vector<SourceRow> rows_;
   std::vector<RowLoss> losses_;  // a row each
   std::vector<ThreadState> threads_;
-  size_t kept_matrices_ = 0;  // of the trunk, in the journal
+  // What progress calls it: the trunk's tensors between layers are not a phase of their own.
+  std::string_view phase_ = "trunk";
+  // Of the trunk: what its report has so far, of which matrices the journal has it, and how many
+  // tensors are done.
+  Json matrices_ = Json::object();
+  std::set<std::string> noted_;
+  std::optional<size_t> tensors_done_;
 };
 
 }  // namespace wader
