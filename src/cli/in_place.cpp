@@ -173,4 +173,10 @@ Result<fs::path> in_place_container(const fs::path& checkpoint) {
   return path;
 }
 
+Result<fs::path> container_of(std::string_view model) {
+  ASSIGN_OR_RETURN(const fs::path path, resolve_model(model));
+  if (!is_checkpoint(path)) return path;
+  return in_place_container(path);
+}
+
 }  // namespace wader

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -18,5 +19,9 @@ Result<std::filesystem::path> in_place_path(const std::filesystem::path& checkpo
 // where the checkpoint's files are not what they were. What keeps a checkpoint from being used in
 // place is an error that says so.
 Result<std::filesystem::path> in_place_container(const std::filesystem::path& checkpoint);
+
+// The container that MODEL means: resolve_model(), and of a checkpoint in_place_container(), for
+// which no thread may run yet.
+Result<std::filesystem::path> container_of(std::string_view model);
 
 }  // namespace wader

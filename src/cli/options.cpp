@@ -175,10 +175,7 @@ Error not_usage(Error error) {
 }
 
 Result<Container> open_container(const Args& args) {
-  ASSIGN_OR_RETURN(std::filesystem::path path, resolve_model(args.operand(0)));
-  if (is_checkpoint(path)) {
-    ASSIGN_OR_RETURN(path, in_place_container(path));
-  }
+  ASSIGN_OR_RETURN(const std::filesystem::path path, container_of(args.operand(0)));
   Result<Container> container = Container::open(path);
   if (!container.ok()) return not_usage(std::move(container).error());
   return container;
