@@ -312,6 +312,28 @@ TEST_F(HubDisk, FillingUpHalfWayLosesNothing) {
   }
 }
 
+// The very last step fails: everything is there but the name that makes it a container.
+TEST_F(HubDisk, TheLastStepThatFailsIsDoneAgain) {
+  stub_->options({{"bytes_per_s", 16'000'000}});
+  const fs::path to = disk_.path() / "out.wader";
+  Background worker({"install", repository_of("demo"), "-o", to.string()}, env(),
+                    home() / "background.log");
+  for (int i = 0; i < 5000 && !fs::exists(to / "trunk.bin"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  fs::create_directories(to / "manifest.json/in the way");
+  EXPECT_EQ(WEXITSTATUS(worker.wait()), 1);
+  stub_->options({{"bytes_per_s", 0}});
+  EXPECT_THAT(worker.output(), HasSubstr("manifest.json"));
+  EXPECT_THAT(wader({"list"}).out, Not(HasSubstr("out")));
+  EXPECT_NE(wader({"verify", to.string()}).exit_code, 0) << "it is no container";
+  fs::remove_all(to / "manifest.json");
+  stub_->clear();
+  const RunResult result = install_there("demo");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_same_tree(read_tree(to), local_tree("demo"));
+  EXPECT_LT(weight_bytes(stub_->log()).sent, 1'000'000u) << "all weights were there";
+}
+
 TEST_F(HubDisk, ReadOnlyIsAnErrorThatNamesThePlace) {
   ASSERT_TRUE(disk_.resize(128 << 20, MS_RDONLY));
   const RunResult result = install_there("demo");

@@ -58,6 +58,7 @@ Result<BoundCheckpoint::Parts> open_shards(const SourceTree& tree, const ShardSe
   ASSIGN_OR_RETURN(const HfModel model, read_hf_config(tree));
   parts.spec = model.spec;
   Headers headers;
+  tree.will_read_headers(shards.files);
   for (const std::string& name : shards.files) {
     ASSIGN_OR_RETURN(std::unique_ptr<ByteSource> file, tree.open(name));
     ASSIGN_OR_RETURN(auto header, read_safetensors_header(*file));

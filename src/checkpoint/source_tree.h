@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,8 @@ class SourceTree {
   // The rest is for names that passed check().
   virtual Result<std::unique_ptr<ByteSource>> open(std::string_view name) const = 0;
   virtual Result<std::string> read_text(std::string_view name, uint64_t max_bytes) const = 0;
+  // A hint that the headers of these safetensors files are read next.
+  virtual void will_read_headers(std::span<const std::string> /*names*/) const {}
   // For a container to keep: with its text where it is not a file that can be copied.
   virtual Result<SmallFile> small_file(std::string_view name, uint64_t max_bytes) const = 0;
 };

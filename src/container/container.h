@@ -129,8 +129,9 @@ struct VerifyReport {
   std::vector<DamagedPart> damaged;  // what these problems are about, but for the manifest
 };
 
-// Re-reads every byte of the container. An error only when it was stopped or could not be read at
-// all; damage is in the report.
+// Re-reads every byte of the container, by several threads; `progress` is called from any of them,
+// one at a time. An error only when it was stopped or could not be read at all; damage is in the
+// report.
 Result<VerifyReport> verify_container(const Container& container, const ProgressFn& progress);
 
 }  // namespace wader

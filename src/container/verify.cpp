@@ -1,10 +1,14 @@
 // verify_container: every byte of a container, read again and held against its checksum.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -17,9 +21,12 @@
 namespace wader {
 namespace {
 
-// All the memory that verifying takes, whatever the model: one window, and of experts in place one
-// a file that a layer's stand in.
-constexpr uint64_t kWindowBytes = 4 * kMiB;
+// All the memory that verifying takes is a window a thread, whatever the model, and of experts in
+// place one for each of a few files that a record stands in. Threads are there
+// for the disk more than for the processor: a checksum takes 0.1 ms of a window, and a fast disk
+// gives its rate only to several readers.
+constexpr uint64_t kWindowBytes = 4 * kMiB, kJobBytes = 16 * kMiB;
+constexpr size_t kThreads = 4, kMostFilesInPlace = 8;
 
 // Reads a file front to back in windows. O_DIRECT where it works: a check of the page cache would
 // say little about the disk. A window that cannot be read is tried again as just the bytes asked
@@ -28,20 +35,16 @@ class WindowReader {
  public:
   // ahead: windows are whole ones; else they end with what was asked for.
   static Result<WindowReader> open(const std::filesystem::path& path, uint64_t file_bytes,
-                                   bool ahead = true) {
+                                   bool ahead) {
     WindowReader reader;
     reader.ahead_ = ahead;
     ASSIGN_OR_RETURN(reader.buffered_, File::open(path, File::Mode::read));
     if (auto direct = File::open(path, File::Mode::read_direct); direct.ok())
       reader.direct_ = std::move(*direct);
     ASSIGN_OR_RETURN(reader.buffer_, AlignedBuffer::allocate(kWindowBytes));
-    ASSIGN_OR_RETURN(const uint64_t actual_bytes, reader.buffered_.size());
     reader.file_bytes_ = file_bytes;
-    reader.surplus_bytes_ = actual_bytes > file_bytes ? actual_bytes - file_bytes : 0;
     return reader;
   }
-
-  uint64_t surplus_bytes() const { return surplus_bytes_; }
 
   // Between 1 and `want` bytes from `offset` on; valid until the next call.
   Result<std::span<const std::byte>> read(uint64_t offset, uint64_t want) {
@@ -73,11 +76,170 @@ class WindowReader {
 
   File direct_, buffered_;
   AlignedBuffer buffer_;
-  uint64_t file_bytes_ = 0, surplus_bytes_ = 0;
+  uint64_t file_bytes_ = 0;
   uint64_t window_begin_ = 0, window_end_ = 0;
   bool ahead_ = true;
 };
 
+// A run of bytes of one file, and where in its part it stands.
+struct Piece {
+  std::string file;  // in messages
+  std::filesystem::path path;
+  uint64_t file_bytes = 0, offset = 0, bytes = 0, at = 0;
+};
+
+// One thread's open files. Of experts in place a record takes turns over several.
+class Readers {
+ public:
+  explicit Readers(bool in_place) : in_place_(in_place) {}
+
+  // Valid until the next call.
+  Result<WindowReader*> find(const Piece& piece) {
+    const auto found = open_.find(piece.path);
+    if (found != open_.end()) return &found->second;
+    if (open_.size() >= (in_place_ ? kMostFilesInPlace : 1)) open_.clear();
+    ASSIGN_OR_RETURN(WindowReader reader,
+                     WindowReader::open(piece.path, piece.file_bytes, !in_place_));
+    return &open_.emplace(piece.path, std::move(reader)).first->second;
+  }
+
+ private:
+  const bool in_place_;
+  std::map<std::filesystem::path, WindowReader> open_;
+};
+
+// Bytes that have a digest, or that must be zero, and what was found there.
+struct Part {
+  enum class Kind : uint8_t { tensor, record, zeros, file };
+  Kind kind = Kind::file;  // file: nothing left to read
+  DamagedPart damage;
+  std::string name;  // in messages
+  uint64_t offset = 0, bytes = 0, digest = 0;
+  std::string problem = {};
+};
+
+// Every part of a container's weights, in the order of the report.
+class PartList {
+ public:
+  explicit PartList(const Container& container)
+      : container_(container), manifest_(container.manifest()) {
+    add_trunk();
+    for (uint32_t layer = 0; layer < manifest_.spec.layer_count(); ++layer)
+      if (has_experts(manifest_.spec, layer)) add_layer(layer);
+  }
+
+  std::vector<Part> take() { return std::move(parts_); }
+
+ private:
+  static DamagedPart tensor_part(size_t index) {
+    return {DamagedPart::Kind::trunk_tensor, std::string(kTrunkFile), 0, index};
+  }
+  static DamagedPart expert_part(uint32_t layer, uint32_t expert) {
+    return {DamagedPart::Kind::expert, expert_file_name(layer), layer, expert};
+  }
+
+  Part& add(Part::Kind kind, DamagedPart damage, std::string name) {
+    Part& part = parts_.emplace_back();
+    part.kind = kind;
+    part.damage = std::move(damage);
+    part.name = std::move(name);
+    return part;
+  }
+
+  void add_read(Part::Kind kind, DamagedPart damage, std::string name, uint64_t offset,
+                uint64_t bytes, uint64_t digest) {
+    Part& part = add(kind, std::move(damage), std::move(name));
+    part.offset = offset;
+    part.bytes = bytes;
+    part.digest = digest;
+  }
+
+  // Whether there is a file to read; if not, that is its problem.
+  bool check_file(const std::string& name, uint64_t bytes) {
+    auto file = File::open(container_.directory() / name, File::Mode::read);
+    const auto size = file.ok() ? file->size() : Result<uint64_t>(file.error());
+    if (!size.ok())  // its parts are what is damaged
+      add(Part::Kind::file, {DamagedPart::Kind::surplus, ""}, name).problem =
+          fmt::format("{}: {}", name, size.error().message);
+    else if (*size > bytes)
+      add(Part::Kind::file, {DamagedPart::Kind::surplus, name}, name).problem =
+          fmt::format("{}: {} bytes longer than it was made", name, *size - bytes);
+    return size.ok();
+  }
+
+  // Of a file that is not there all parts are damaged, which one line has said.
+  void add_lost(DamagedPart damage) {
+    add(Part::Kind::file, std::move(damage), "").problem = kToldAlready;
+  }
+
+  void add_zeros(std::string name, uint64_t offset, uint64_t bytes) {
+    if (bytes > 0)
+      add_read(Part::Kind::zeros,
+               {DamagedPart::Kind::trunk_padding, std::string(kTrunkFile), 0, 0, offset, bytes},
+               std::move(name), offset, bytes, 0);
+  }
+
+  void add_trunk() {
+    const bool there = check_file(std::string(kTrunkFile), manifest_.trunk_bytes());
+    uint64_t end = 0;
+    for (size_t i = 0; i < manifest_.trunk.size(); ++i) {
+      const TrunkTensor& t = manifest_.trunk[i];
+      if (!there) {
+        add_lost(tensor_part(i));
+        continue;
+      }
+      add_zeros(fmt::format("the padding before {}", t.name), end, t.offset_bytes - end);
+      add_read(Part::Kind::tensor, tensor_part(i), t.name, t.offset_bytes, t.bytes,
+               container_.trunk_digest(i));
+      end = t.offset_bytes + t.bytes;
+    }
+    if (there) add_zeros("the padding at its end", end, manifest_.trunk_bytes() - end);
+  }
+
+  // A checkpoint's files were there, and of their sizes, when the container was opened.
+  void add_layer_in_place(uint32_t layer) {
+    for (uint32_t expert = 0; expert < manifest_.spec.experts; ++expert)
+      add_read(Part::Kind::record,
+               {DamagedPart::Kind::expert, files_of(layer, expert), layer, expert},
+               fmt::format("layer {} expert {}", layer, expert), 0, manifest_.experts.stride_bytes,
+               container_.expert_digest(layer, expert));
+  }
+
+  std::string files_of(uint32_t layer, uint32_t expert) const {
+    std::vector<uint32_t> seen;
+    std::string names;
+    for (const RecordPiece& piece : container_.expert_pieces(layer, expert)) {
+      if (std::find(seen.begin(), seen.end(), piece.file) != seen.end()) continue;
+      seen.push_back(piece.file);
+      names += (names.empty() ? "" : ", ") + container_.in_place()->files[piece.file].name;
+    }
+    return names;
+  }
+
+  void add_layer(uint32_t layer) {
+    if (container_.in_place()) return add_layer_in_place(layer);
+    const uint64_t stride = manifest_.experts.stride_bytes;
+    const bool there = check_file(expert_file_name(layer), stride * manifest_.spec.experts);
+    for (uint32_t expert = 0; expert < manifest_.spec.experts; ++expert) {
+      if (there)
+        add_read(Part::Kind::record, expert_part(layer, expert), fmt::format("expert {}", expert),
+                 expert * stride, stride, container_.expert_digest(layer, expert));
+      else
+        add_lost(expert_part(layer, expert));
+    }
+  }
+
+  const Container& container_;
+  const Manifest& manifest_;
+  std::vector<Part> parts_;
+
+ public:
+  // In place of a message: the damage counts, and has its line elsewhere.
+  static constexpr std::string_view kToldAlready = "-";
+};
+
+// Small files in the caller's thread, then the weights by several: each takes the next few MiB of
+// one file.
 class Verifier {
  public:
   Verifier(const Container& container, const ProgressFn& progress)
@@ -85,14 +247,19 @@ class Verifier {
         manifest_(container.manifest()),
         meter_(progress, total_bytes(container.manifest()), "verifying was stopped") {}
 
-  // The only errors are cancelled and no memory for the window; damage goes into the report.
+  // The only errors are cancelled and no memory for the windows; damage goes into the report.
   Result<VerifyReport> run() {
     check_manifest();
     for (const auto& [name, record] : manifest_.files)
       if (!record.digest.empty()) RETURN_IF_ERROR(check_small_file(name, record));
-    RETURN_IF_ERROR(check_trunk());
-    for (uint32_t layer = 0; layer < manifest_.spec.layer_count(); ++layer)
-      if (has_experts(manifest_.spec, layer)) RETURN_IF_ERROR(check_layer(layer));
+    parts_ = PartList(container_).take();
+    plan_jobs();
+    RETURN_IF_ERROR(run_jobs());
+    for (Part& part : parts_) {
+      if (part.problem.empty()) continue;
+      if (!part.damage.file.empty()) report_.damaged.push_back(part.damage);
+      if (part.problem != PartList::kToldAlready) report_.problems.push_back(part.problem);
+    }
     report_.bytes = meter_.done_bytes();
     return std::move(report_);
   }
@@ -102,21 +269,15 @@ class Verifier {
     return container_.directory() / name;
   }
 
-  template <typename... Args>
-  void problem(const DamagedPart& part, fmt::format_string<Args...> format, Args&&... args) {
-    report_.problems.push_back(fmt::format(format, std::forward<Args>(args)...));
-    report_.damaged.push_back(part);
+  static uint64_t total_bytes(const Manifest& manifest) {
+    uint64_t total = 0;
+    for (const auto& [name, record] : manifest.files) total += record.bytes;
+    return total;
   }
 
   template <typename... Args>
   void problem(fmt::format_string<Args...> format, Args&&... args) {
     report_.problems.push_back(fmt::format(format, std::forward<Args>(args)...));
-  }
-
-  static uint64_t total_bytes(const Manifest& manifest) {
-    uint64_t total = 0;
-    for (const auto& [name, record] : manifest.files) total += record.bytes;
-    return total;
   }
 
   // Still the one that was opened? Its own digest is checked by the parser.
@@ -131,177 +292,147 @@ class Verifier {
 
   Status check_small_file(const std::string& name, const FileRecord& record) {
     const auto digest = digest_file(path_of(name));
-    const DamagedPart part{DamagedPart::Kind::small_file, name};
-    if (!digest.ok()) {
-      problem(part, "{}: {}", name, digest.error().message);
-      return {};
+    if (!digest.ok() || digest_to_hex(*digest) != record.digest) {
+      report_.damaged.push_back({DamagedPart::Kind::small_file, name});
+      problem("{}: {}", name, digest.ok() ? "does not match its checksum" : digest.error().message);
     }
-    if (digest_to_hex(*digest) != record.digest)
-      problem(part, "{}: does not match its checksum", name);
-    return meter_.advance("verify", record.bytes);
+    return digest.ok() ? meter_.advance("verify", record.bytes) : Status();
   }
 
-  // Feeds [offset, offset + bytes) to `sink`, piece by piece. A read that fails becomes a problem
-  // of `part`, and the result is false.
-  template <typename Sink>
-  Result<bool> scan(WindowReader& reader, const DamagedPart& damage, std::string_view part,
-                    uint64_t offset, uint64_t bytes, Sink sink) {
-    for (const uint64_t end = offset + bytes; offset < end;) {
-      auto piece = reader.read(offset, end - offset);
-      if (!piece.ok()) {
-        problem(damage, "{}: {} cannot be read: {}", damage.file, part, piece.error().message);
-        return false;
+  // Neighbours of one file, together at most about kJobBytes.
+  void plan_jobs() {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (parts_[i].kind == Part::Kind::file) continue;
+      const bool same = !jobs_.empty() && jobs_.back().second == i &&
+                        parts_[i - 1].damage.file == parts_[i].damage.file;
+      if (!same || bytes + parts_[i].bytes > kJobBytes) {
+        jobs_.emplace_back(i, i);
+        bytes = 0;
       }
-      sink(*piece);
-      offset += piece->size();
-      RETURN_IF_ERROR(meter_.advance("verify", piece->size()));
+      ++jobs_.back().second;
+      bytes += parts_[i].bytes;
     }
-    return true;
   }
 
-  template <typename Stream>
-  Status check_digest(WindowReader& reader, const DamagedPart& damage, std::string_view part,
-                      uint64_t offset, uint64_t bytes, uint64_t expected) {
-    Stream stream;
-    ASSIGN_OR_RETURN(const bool whole,
-                     scan(reader, damage, part, offset, bytes, [&](auto p) { stream.update(p); }));
-    if (whole && stream.digest() != expected)
-      problem(damage, "{}: {} does not match its checksum", damage.file, part);
+  Status run_jobs() {
+    const size_t threads = std::min<size_t>(kThreads, jobs_.size());
+    std::vector<std::thread> others;
+    std::vector<Status> ended(std::max<size_t>(threads, 1));
+    for (size_t n = 1; n < threads; ++n)
+      others.emplace_back([this, &ended, n] { ended[n] = work(); });
+    if (threads > 0) ended[0] = work();
+    for (std::thread& thread : others) thread.join();
+    for (Status& status : ended) RETURN_IF_ERROR(std::move(status));
     return {};
   }
 
-  Status check_zeros(WindowReader& reader, std::string_view part, uint64_t offset, uint64_t bytes) {
-    const DamagedPart damage{
-        DamagedPart::Kind::trunk_padding, std::string(kTrunkFile), 0, 0, offset, bytes};
+  // One thread's. An error stops all of them.
+  Status work() {
+    Readers readers(container_.in_place().has_value());
+    for (size_t job; !stopped_ && (job = next_job_++) < jobs_.size();) {
+      for (size_t i = jobs_[job].first; !stopped_ && i < jobs_[job].second; ++i) {
+        if (Status status = check(readers, parts_[i]); !status.ok()) {
+          stopped_ = true;
+          return status;
+        }
+      }
+    }
+    return {};
+  }
+
+  Status check(Readers& readers, Part& part) {
+    switch (part.kind) {
+      case Part::Kind::tensor:
+        return check_digest<Xxh3Stream>(readers, part);
+      case Part::Kind::record:
+        return check_digest<RecordDigestStream>(readers, part);
+      default:
+        return check_zeros(readers, part);
+    }
+  }
+
+  std::vector<Piece> pieces_of(const Part& part) const {
+    const std::string& file = part.damage.file;
+    if (part.kind != Part::Kind::record || !container_.in_place())
+      return {{file, path_of(file), manifest_.files.at(file).bytes, part.offset, part.bytes, 0}};
+    const InPlaceSource& source = *container_.in_place();
+    std::vector<Piece> pieces;
+    for (const RecordPiece& piece :
+         container_.expert_pieces(part.damage.layer, static_cast<uint32_t>(part.damage.index))) {
+      const SourceFile& in = source.files[piece.file];
+      pieces.push_back({in.name, source.directory / in.name, in.bytes, piece.offset_bytes,
+                        piece.bytes, piece.record_offset_bytes});
+    }
+    return pieces;
+  }
+
+  // Feeds the part to `sink`, run by run, with zeros where no piece is; false, and a problem, where
+  // it cannot be read.
+  template <typename Sink>
+  Result<bool> scan(Readers& readers, Part& part, Sink sink) {
+    static constexpr std::array<std::byte, kRecordAlignment> kZeros = {};
+    uint64_t end = 0;
+    for (const Piece& piece : pieces_of(part)) {
+      CHECK(piece.at - end <= kZeros.size());
+      if (piece.at > end) sink(std::span(kZeros).first(piece.at - end));
+      ASSIGN_OR_RETURN(const bool whole, scan_piece(readers, piece, part, sink));
+      if (!whole) return false;
+      end = piece.at + piece.bytes;
+    }
+    CHECK(part.bytes - end <= kZeros.size());
+    if (part.bytes > end) sink(std::span(kZeros).first(part.bytes - end));
+    return true;
+  }
+
+  template <typename Sink>
+  Result<bool> scan_piece(Readers& readers, const Piece& piece, Part& part, Sink sink) {
+    const auto reader = readers.find(piece);
+    if (!reader.ok() && reader.error().code == ErrorCode::over_budget) return reader.error();
+    for (uint64_t done = 0; done < piece.bytes && !stopped_;) {
+      const auto run = reader.ok() ? (*reader)->read(piece.offset + done, piece.bytes - done)
+                                   : Result<std::span<const std::byte>>(reader.error());
+      if (!run.ok()) {
+        part.problem =
+            fmt::format("{}: {} cannot be read: {}", piece.file, part.name, run.error().message);
+        return false;
+      }
+      sink(*run);
+      done += run->size();
+      const std::lock_guard lock(mutex_);
+      RETURN_IF_ERROR(meter_.advance("verify", run->size()));
+    }
+    return !stopped_;
+  }
+
+  template <typename Stream>
+  Status check_digest(Readers& readers, Part& part) {
+    Stream stream;
+    ASSIGN_OR_RETURN(const bool whole, scan(readers, part, [&](auto p) { stream.update(p); }));
+    if (whole && stream.digest() != part.digest)
+      part.problem = fmt::format("{}: {} does not match its checksum", part.damage.file, part.name);
+    return {};
+  }
+
+  Status check_zeros(Readers& readers, Part& part) {
     bool zero = true;
     const auto sink = [&](std::span<const std::byte> piece) {
       for (std::byte b : piece) zero = zero && b == std::byte{0};
     };
-    ASSIGN_OR_RETURN(const bool whole, scan(reader, damage, part, offset, bytes, sink));
-    if (whole && !zero) problem(damage, "{}: {} is not zero", kTrunkFile, part);
+    ASSIGN_OR_RETURN(const bool whole, scan(readers, part, sink));
+    if (whole && !zero) part.problem = fmt::format("{}: {} is not zero", kTrunkFile, part.name);
     return {};
-  }
-
-  // Nothing when the file cannot even be opened, which is then in the report.
-  Result<std::optional<WindowReader>> open_weights(std::string_view file,
-                                                   const std::filesystem::path& path,
-                                                   uint64_t bytes, bool ahead = true) {
-    auto reader = WindowReader::open(path, bytes, ahead);
-    if (reader.ok()) {
-      if (reader->surplus_bytes() > 0)
-        problem({DamagedPart::Kind::surplus, std::string(file)},
-                "{}: {} bytes longer than it was made", file, reader->surplus_bytes());
-      return std::optional(std::move(*reader));
-    }
-    if (reader.error().code == ErrorCode::over_budget) return std::move(reader).error();
-    problem("{}: {}", file, reader.error().message);
-    mark_all(file);
-    return std::optional<WindowReader>();
-  }
-
-  static DamagedPart tensor_part(size_t index) {
-    return {DamagedPart::Kind::trunk_tensor, std::string(kTrunkFile), 0, index};
-  }
-
-  // Of a file that is not there all parts are damaged. Its padding is zero in a new one.
-  void mark_all(std::string_view file) {
-    if (file == kTrunkFile)
-      for (size_t i = 0; i < manifest_.trunk.size(); ++i) report_.damaged.push_back(tensor_part(i));
-    for (uint32_t layer = 0; layer < manifest_.spec.layer_count(); ++layer)
-      if (file == expert_file_name(layer))
-        for (uint32_t expert = 0; expert < manifest_.spec.experts; ++expert)
-          report_.damaged.push_back({DamagedPart::Kind::expert, std::string(file), layer, expert});
-  }
-
-  Status check_trunk() {
-    ASSIGN_OR_RETURN(auto reader,
-                     open_weights(kTrunkFile, path_of(kTrunkFile), manifest_.trunk_bytes()));
-    if (!reader) return {};
-    uint64_t end = 0;
-    for (size_t i = 0; i < manifest_.trunk.size(); ++i) {
-      const TrunkTensor& t = manifest_.trunk[i];
-      RETURN_IF_ERROR(check_zeros(*reader, fmt::format("the padding before {}", t.name), end,
-                                  t.offset_bytes - end));
-      RETURN_IF_ERROR(check_digest<Xxh3Stream>(*reader, tensor_part(i), t.name, t.offset_bytes,
-                                               t.bytes, container_.trunk_digest(i)));
-      end = t.offset_bytes + t.bytes;
-    }
-    return check_zeros(*reader, "the padding at its end", end, manifest_.trunk_bytes() - end);
-  }
-
-  // A file with expert records: its name in the report, and a reader while a layer is checked.
-  struct ExpertFile {
-    std::string name;
-    std::optional<WindowReader> reader;
-    bool is_bad = false;
-  };
-
-  Status check_layer(uint32_t layer) {
-    std::map<uint32_t, ExpertFile> files;
-    for (uint32_t expert = 0; expert < manifest_.spec.experts; ++expert) {
-      const std::vector<RecordPiece> pieces = container_.expert_pieces(layer, expert);
-      bool readable = true;
-      for (const RecordPiece& piece : pieces) {
-        ASSIGN_OR_RETURN(const bool open, open_expert_file(layer, piece.file, files));
-        readable = readable && open;
-      }
-      if (readable) RETURN_IF_ERROR(check_expert(layer, expert, pieces, files));
-    }
-    return {};
-  }
-
-  Result<bool> open_expert_file(uint32_t layer, uint32_t index,
-                                std::map<uint32_t, ExpertFile>& files) {
-    const auto [at, is_new] = files.try_emplace(index);
-    ExpertFile& file = at->second;
-    if (!is_new) return !file.is_bad;
-    const auto& source = container_.in_place();
-    file.name = source ? source->files[index].name : expert_file_name(layer);
-    const uint64_t bytes = source ? source->files[index].bytes
-                                  : manifest_.experts.stride_bytes * manifest_.spec.experts;
-    ASSIGN_OR_RETURN(file.reader, open_weights(file.name, container_.expert_files()[index], bytes,
-                                               /*ahead=*/!source));
-    file.is_bad = !file.reader;
-    return !file.is_bad;
-  }
-
-  Status check_expert(uint32_t layer, uint32_t expert, std::span<const RecordPiece> pieces,
-                      std::map<uint32_t, ExpertFile>& files) {
-    const std::string part = container_.in_place()
-                                 ? fmt::format("layer {} expert {}", layer, expert)
-                                 : fmt::format("expert {}", expert);
-    RecordDigestStream stream;
-    uint64_t end = 0;
-    for (const RecordPiece& piece : pieces) {
-      RETURN_IF_ERROR(add_padding(piece.record_offset_bytes - end, stream));
-      ExpertFile& file = files.at(piece.file);
-      ASSIGN_OR_RETURN(
-          const bool whole,
-          scan(*file.reader, {DamagedPart::Kind::expert, file.name, layer, expert}, part,
-               piece.offset_bytes, piece.bytes, [&](auto bytes) { stream.update(bytes); }));
-      if (!whole) return {};
-      end = piece.record_offset_bytes + piece.bytes;
-    }
-    RETURN_IF_ERROR(add_padding(manifest_.experts.stride_bytes - end, stream));
-    if (stream.digest() == container_.expert_digest(layer, expert)) return {};
-    const std::string& file = files.at(pieces[0].file).name;
-    problem({DamagedPart::Kind::expert, file, layer, expert}, "{}: {} does not match its checksum",
-            file, part);
-    return {};
-  }
-
-  // Bytes of a record that no piece has: zero.
-  Status add_padding(uint64_t bytes, RecordDigestStream& stream) {
-    static constexpr std::array<std::byte, kRecordAlignment> kZeros = {};
-    CHECK(bytes <= kZeros.size());
-    stream.update(std::span(kZeros).first(bytes));
-    return meter_.advance("verify", bytes);
   }
 
   const Container& container_;
   const Manifest& manifest_;
-  ProgressMeter meter_;
   VerifyReport report_;
+  std::vector<Part> parts_;                      // each is one thread's while the jobs run
+  std::vector<std::pair<size_t, size_t>> jobs_;  // [first, end) of parts_
+  std::atomic<size_t> next_job_ = 0;
+  std::atomic<bool> stopped_ = false;
+  std::mutex mutex_;
+  ProgressMeter meter_;
 };
 
 }  // namespace

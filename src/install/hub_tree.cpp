@@ -1,12 +1,17 @@
 #include "install/hub_tree.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "base/units.h"
 #include "checkpoint/index.h"
+#include "checkpoint/safetensors.h"
 #include "install/proof_plan.h"
 #include "io/file.h"
 
@@ -17,6 +22,8 @@ namespace fs = std::filesystem;
 
 // config.json is read by several; a tokenizer is kept by who asked for it.
 constexpr uint64_t kMaxCachedBytes = 1 * kMiB;
+// Headers of released shards have up to 0.5 MiB; a longer one is read when its turn comes.
+constexpr uint64_t kMaxHeadBytes = 4 * kMiB;
 
 // One file of the repository.
 class HubSource final : public ByteSource {
@@ -73,6 +80,7 @@ void HubSession::restore_proofs(const FetchPlan& plan, const FetchWindow& window
 
 void HubSession::start(FetchPlan plan, FetchWindow window, uint64_t ahead_bytes) {
   CHECK(queue_ == nullptr);
+  heads_.clear();
   restore_proofs(plan, window);
   std::vector<ProofFile> files;
   for (const auto& [file, check] : checks_)
@@ -108,9 +116,38 @@ std::vector<uint32_t> HubSession::files_opened() const {
   return files;
 }
 
+void HubSession::fetch_headers(std::span<const uint32_t> files) {
+  std::vector<std::vector<std::byte>> heads(files.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i; (i = next++) < files.size();) {
+      std::array<std::byte, kSafetensorsPrefixBytes> prefix;
+      if (!client_->read(files[i], 0, prefix).ok()) continue;
+      const auto bytes = safetensors_header_bytes(prefix, client_->files()[files[i]].bytes);
+      if (!bytes.ok() || *bytes > kMaxHeadBytes) continue;
+      heads[i].assign(prefix.begin(), prefix.end());
+      heads[i].resize(prefix.size() + *bytes);
+      const auto rest = std::span(heads[i]).subspan(prefix.size());
+      if (!client_->read(files[i], prefix.size(), rest).ok()) heads[i].clear();
+    }
+  };
+  std::vector<std::thread> others;
+  for (size_t n = 1; n < std::min<size_t>(client_->settings().connections, files.size()); ++n)
+    others.emplace_back(work);
+  work();
+  for (std::thread& thread : others) thread.join();
+  for (size_t i = 0; i < files.size(); ++i)
+    if (!heads[i].empty()) heads_[files[i]] = std::move(heads[i]);
+}
+
 Status HubSession::read(uint32_t file, uint64_t offset, std::span<std::byte> into) {
   if (queue_ && queue_->is_next({file, offset, into.size()})) return queue_->read(into);
-  RETURN_IF_ERROR(client_->read(file, offset, into));
+  const auto head = heads_.find(file);
+  if (head != heads_.end() && in_file(offset, into.size(), head->second.size())) {
+    std::memcpy(into.data(), head->second.data() + offset, into.size());
+  } else {
+    RETURN_IF_ERROR(client_->read(file, offset, into));
+  }
   const auto check = checks_.find(file);
   if (!queue_ && check != checks_.end()) check->second.pass(offset, into);
   return {};
@@ -157,6 +194,13 @@ Status HubTree::check(std::string_view name) const {
   RETURN_IF_ERROR(check_relative_name(name));
   if (has(name)) return {};
   return not_found_error("{} has no file {}", directory_.string(), name);
+}
+
+void HubTree::will_read_headers(std::span<const std::string> names) const {
+  std::vector<uint32_t> files;
+  for (const std::string& name : names)
+    if (const auto file = session_->client().find(name)) files.push_back(*file);
+  session_->fetch_headers(files);
 }
 
 Result<std::unique_ptr<ByteSource>> HubTree::open(std::string_view name) const {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,9 @@ class HubSession {
   // From the file's first byte on, that are hashed before fetching ahead begins.
   uint64_t hashed_bytes(uint32_t file) const { return checks_.at(file).frontier(); }
   void open_file(uint32_t file);
+  // Fetches the headers of safetensors files side by side, for read() to have them. What goes wrong
+  // shows when they are read.
+  void fetch_headers(std::span<const uint32_t> files);
 
  private:
   void restore_proofs(const FetchPlan& plan, const FetchWindow& window);
@@ -55,7 +59,8 @@ class HubSession {
   std::unique_ptr<HubClient> client_;
   std::unique_ptr<FetchQueue> queue_;
   std::map<uint32_t, ShaCheck> checks_;
-  std::map<uint32_t, std::string> texts_;  // small ones that were read
+  std::map<uint32_t, std::string> texts_;             // small ones that were read
+  std::map<uint32_t, std::vector<std::byte>> heads_;  // first bytes of others
   std::vector<uint32_t> proven_, refuted_;
 };
 
@@ -76,6 +81,7 @@ class HubTree final : public SourceTree {
   Result<std::unique_ptr<ByteSource>> open(std::string_view name) const override;
   Result<std::string> read_text(std::string_view name, uint64_t max_bytes) const override;
   Result<SmallFile> small_file(std::string_view name, uint64_t max_bytes) const override;
+  void will_read_headers(std::span<const std::string> names) const override;
 
  private:
   std::shared_ptr<HubSession> session_;
