@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "release.h"
 #include "shapes.h"
 #include "synth.h"
 
@@ -15,7 +16,7 @@ namespace {
 using namespace wader;
 
 struct Arguments {
-  std::string model, experts, trunk = "affine8";
+  std::string model, experts, trunk = "affine8", release;
   uint32_t layers = 0;
   bench::SynthOptions options;
 };
@@ -53,6 +54,11 @@ Result<uint64_t> run(Arguments& arguments) {
   });
 }
 
+Result<uint64_t> release(const Arguments& arguments) {
+  ASSIGN_OR_RETURN(const Container container, Container::open(arguments.options.destination));
+  return bench::write_release(container, arguments.release);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -73,6 +79,9 @@ int main(int argc, char** argv) {
       "--experts", arguments.experts,
       "Format of the experts: mxfp4, affine4, affine8, bf16; default: the model's usual");
   app.add_option("--trunk", arguments.trunk, "Format of the trunk: affine8, affine4 or bf16");
+  app.add_option("--release", arguments.release,
+                 "Also write it as a released GPT-OSS checkpoint into this directory; needs "
+                 "--trunk bf16");
   app.add_option("--seed", arguments.options.seed, "Seed of the weights");
   try {
     app.parse(argc, argv);
@@ -87,5 +96,12 @@ int main(int argc, char** argv) {
   }
   std::printf("%s  %s\n", arguments.options.destination.c_str(),
               wader::format_bytes(*bytes).c_str());
+  if (arguments.release.empty()) return 0;
+  const auto released = release(arguments);
+  if (!released.ok()) {
+    std::fprintf(stderr, "wader-synth: %s\n", released.error().message.c_str());
+    return 1;
+  }
+  std::printf("%s  %s\n", arguments.release.c_str(), wader::format_bytes(*released).c_str());
   return 0;
 }

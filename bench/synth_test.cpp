@@ -9,6 +9,8 @@
 #include "arch/arch_testing.h"
 #include "container/container.h"
 #include "engine/engine.h"
+#include "install/install.h"
+#include "release.h"
 #include "shapes.h"
 
 namespace wader::bench {
@@ -123,6 +125,43 @@ TEST(Shapes, RecordsHaveTheReleasedSizes) {
   EXPECT_EQ(payload("qwen3-next-80b-a3b"), 1'769'472u);
   EXPECT_EQ(payload("qwen3-30b-a3b"), 3u * 768 * 2048 * 9 / 16);
   EXPECT_FALSE(released_shape("gpt-5").has_value());
+}
+
+// A released model, its container, that released again, and its container.
+TEST_F(Synth, AReleaseInstallsAsWhatItWasMadeOf) {
+  const auto install_to = [&](const fs::path& source, const char* name, bool in_place) {
+    InstallOptions options;
+    options.source = source;
+    options.destination = directory_ / name;
+    options.trunk = DType::bf16;
+    options.in_place = in_place;
+    const auto report = install(options, {});
+    EXPECT_TRUE(report.ok()) << report.error().message;
+    return options.destination;
+  };
+  const auto digests = [](const fs::path& container) {
+    return read_text_file(container / "digests.bin", 1u << 20).value();
+  };
+  const fs::path first =
+      install_to(fs::path(WADER_SOURCE_DIR) / "tests/data/tiny-gpt-oss", "first.wader", false);
+  const auto container = Container::open(first);
+  ASSERT_TRUE(container.ok());
+  const fs::path release = directory_ / "release";
+  const auto bytes = write_release(*container, release);
+  ASSERT_TRUE(bytes.ok()) << bytes.error().message;
+  EXPECT_GT(*bytes, 0u);
+  for (const bool in_place : {false, true}) {
+    const fs::path again =
+        install_to(release, in_place ? "in_place.wader" : "again.wader", in_place);
+    EXPECT_EQ(digests(again), digests(first));
+    EXPECT_EQ(spec_to_json(Container::open(again)->spec()), spec_to_json(container->spec()));
+  }
+  // Another family's, and another trunk's, have no such form.
+  const ExpertFormat kAffine4{MatrixFormat(DType::affine4, 32), MatrixFormat(DType::affine4, 32)};
+  const auto other =
+      Container::open(write(testing::small_hybrid_spec(), kAffine4, DType::affine8, "other.wader"));
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(write_release(*other, directory_ / "no").error().code, ErrorCode::unsupported);
 }
 
 }  // namespace

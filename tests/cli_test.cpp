@@ -106,7 +106,7 @@ TEST_F(Cli, FailuresExitOne) {
   }
   expect_error({"logits", "no-such-model", "--tokens", "1"}, 1, installed);
   expect_error({"info", "/dev/null"}, 1, "no model");
-  expect_error({"info", kSource + "/models/demo"}, 1, "not a container");
+  expect_error({"info", kSource + "/models"}, 1, "not a container");
   expect_error({"info", "demo", "--memory", "8MiB"}, 1, "--memory");
   expect_error({"install", "no/such/checkpoint"}, 1, "no checkpoint at");
   expect_error({"install", kSource + "/models/demo"}, 1, "already");

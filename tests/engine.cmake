@@ -8,6 +8,7 @@ wader_test(sessions SOURCES sessions_test.cpp LIBS wader_test_models LABELS shor
 wader_test(turns SOURCES turns_test.cpp LIBS wader_test_models LABELS short)
 wader_test(scheduler SOURCES scheduler_test.cpp LIBS wader_test_models wader_server LABELS short threaded)
 wader_test(damage SOURCES damage_test.cpp LIBS wader_test_models LABELS short threaded)
+wader_test(in_place SOURCES in_place_test.cpp in_place_faults_test.cpp LIBS wader_test_models LABELS short)
 wader_test(read_setup SOURCES read_setup_test.cpp LIBS wader_test_models LABELS short)
 # Sanitizers bring their own operator new.
 if(NOT WADER_SANITIZE)

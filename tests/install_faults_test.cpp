@@ -1,10 +1,8 @@
 // Installing under the faults of real machines: killed processes, two at once, disks that are too
-// small, fill up or cannot be written, and little memory. Disks are small tmpfs mounts in a mount
-// namespace of this process.
+// small, fill up or cannot be written, and little memory.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mount.h>
@@ -22,6 +20,7 @@
 #include "base/error.h"
 #include "container/container_testing.h"
 #include "install/install.h"
+#include "small_disk.h"
 
 extern char** environ;
 
@@ -152,71 +151,26 @@ TEST(InstallFaults, MemoryDoesNotGrowWithTheModel) {
   }
 }
 
-// A process may mount what it likes in a namespace of its own: as root, or as root of its own user
-// namespace.
 class InstallDisk : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    const uid_t uid = ::getuid();
-    const gid_t gid = ::getgid();
-    if (uid == 0) {
-      entered_ = ::unshare(CLONE_NEWNS) == 0;
-    } else if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0) {
-      entered_ = write_proc("setgroups", "deny") &&
-                 write_proc("uid_map", "0 " + std::to_string(uid) + " 1") &&
-                 write_proc("gid_map", "0 " + std::to_string(gid) + " 1");
-    }
-    entered_ = entered_ && ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
-  }
-
   void SetUp() override {
-    mounted_ = entered_ && mount_disk("size=32m");
-    if (mounted_) return;
-    // A test machine where root cannot mount would skip these for ever, and nobody would see it.
-    if (std::getenv("CI") != nullptr && ::getuid() == 0)
-      FAIL() << "cannot mount a tmpfs: " << std::strerror(errno);
-    GTEST_SKIP() << "cannot mount a tmpfs here (" << std::strerror(errno)
-                 << "): full disks are not tested";
+    if (disk_.mounted()) return;
+    if (disk_.must_mount()) FAIL() << disk_.error();
+    GTEST_SKIP() << disk_.error() << ": full disks are not tested";
   }
 
-  void TearDown() override {
-    if (mounted_) ::umount2(disk().c_str(), MNT_DETACH);
-  }
-
-  fs::path disk() const { return scratch_.path() / "disk"; }
+  fs::path disk() const { return disk_.path(); }
   fs::path destination() const { return disk() / "demo.wader"; }
-
-  bool mount_disk(const std::string& options) {
-    fs::create_directories(disk());
-    return ::mount("tmpfs", disk().c_str(), "tmpfs", 0, options.c_str()) == 0;
-  }
-
-  bool resize_disk(uint64_t bytes, unsigned long flags = 0) {
-    return ::mount(nullptr, disk().c_str(), nullptr, MS_REMOUNT | flags,
-                   ("size=" + std::to_string(bytes)).c_str()) == 0;
-  }
-
-  // Another program's file takes every block that is left.
-  void fill_disk() const {
-    std::ofstream hog(disk() / "hog", std::ios::binary);
-    const std::string block(4096, 'x');
-    while (hog.write(block.data(), static_cast<std::streamsize>(block.size())).flush()) continue;
-  }
-  void free_disk() const { fs::remove(disk() / "hog"); }
+  bool resize_disk(uint64_t bytes, unsigned long flags = 0) { return disk_.resize(bytes, flags); }
+  void fill_disk() const { disk_.fill(); }
+  void free_disk() const { disk_.free(); }
 
   InstallOptions options() const { return {kDemo, destination()}; }
 
  private:
-  static bool write_proc(const char* file, const std::string& text) {
-    std::ofstream out(std::string("/proc/self/") + file);
-    return static_cast<bool>(out << text << std::flush);
-  }
-
-  static bool entered_;
-  bool mounted_ = false;
   testing::TempDirectory scratch_;
+  testing::SmallDisk disk_{scratch_.path() / "disk", "size=32m"};
 };
-bool InstallDisk::entered_ = false;
 
 TEST_F(InstallDisk, TooSmallIsRefusedBeforeAnythingIsWritten) {
   const uint64_t needed = planned_container_bytes(options()).value();

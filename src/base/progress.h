@@ -11,6 +11,7 @@ struct Progress {
   std::string_view phase;  // "trunk", "experts", "verify"
   uint64_t done_bytes = 0;
   uint64_t total_bytes = 0;
+  std::string_view note = {};  // why it is slow or stands still, when that is known
 };
 
 // Called from the working thread, at most every few MiB. Returning false asks the work to stop; it

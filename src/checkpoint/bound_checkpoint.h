@@ -39,7 +39,7 @@ class BoundCheckpoint final : public Checkpoint {
     std::string_view kind;  // static storage
     std::filesystem::path directory;
     ArchitectureSpec spec;
-    std::vector<File> files;
+    SourceFiles files;
     BoundTensors tensors;  // every canonical tensor of `spec`
     std::vector<SmallFile> small_files;
   };
@@ -48,7 +48,7 @@ class BoundCheckpoint final : public Checkpoint {
   std::string_view kind() const override { return parts_.kind; }
   const std::filesystem::path& directory() const override { return parts_.directory; }
   const ArchitectureSpec& spec() const override { return parts_.spec; }
-  const std::vector<File>& files() const override { return parts_.files; }
+  const SourceFiles& files() const override { return parts_.files; }
   Result<TensorSource> trunk_source(const TrunkTensorSpec& tensor) const override;
   ExpertFormat expert_format() const override { return expert_format_; }
   Result<TensorSource> expert_source(uint32_t layer, uint32_t expert,

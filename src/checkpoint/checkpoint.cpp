@@ -8,6 +8,7 @@
 #include "checkpoint/gwt.h"
 #include "checkpoint/hf_checkpoint.h"
 #include "checkpoint/qpack.h"
+#include "io/file.h"
 
 namespace wader {
 namespace {
@@ -52,6 +53,10 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const fs::path& path) {
     return not_found_error("{} has no manifest.json that could be read: an interrupted install?",
                            path.string());
   return open_hf_checkpoint(path);
+}
+
+Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const SourceTree& tree) {
+  return open_hf_checkpoint(tree);
 }
 
 }  // namespace wader

@@ -17,7 +17,7 @@
 #include "arch/spec.h"
 #include "arch/tensors.h"
 #include "base/result.h"
-#include "io/file.h"
+#include "io/byte_source.h"
 #include "tensor/dtype.h"
 
 namespace wader {
@@ -57,6 +57,10 @@ struct SmallFile {
   std::optional<std::string> text = {};
 };
 
+using SourceFiles = std::vector<std::unique_ptr<ByteSource>>;
+
+class SourceTree;
+
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
@@ -68,11 +72,14 @@ class Checkpoint {
   // not known, sizes that do not add up.
   static Result<std::unique_ptr<Checkpoint>> open(const std::filesystem::path& path);
 
+  // A Hugging Face release or MLX's, wherever its files are. `tree` may go afterwards.
+  static Result<std::unique_ptr<Checkpoint>> open(const SourceTree& tree);
+
   // "Hugging Face", "MLX", "qpack", "gwt": for messages and the manifest's report.
   virtual std::string_view kind() const = 0;
   virtual const std::filesystem::path& directory() const = 0;
   virtual const ArchitectureSpec& spec() const = 0;
-  virtual const std::vector<File>& files() const = 0;
+  virtual const SourceFiles& files() const = 0;
 
   // Source of a canonical trunk tensor of this spec, or of one with fewer layers.
   virtual Result<TensorSource> trunk_source(const TrunkTensorSpec& tensor) const = 0;

@@ -92,13 +92,13 @@ TEST(Checkpoint, CanonicalTensorsTileTheReleasedFiles) {
     ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
     const auto ranges = used_ranges(**checkpoint);
     for (uint32_t file = 0; file < (*checkpoint)->files().size(); ++file) {
-      uint64_t at = read_safetensors_header((*checkpoint)->files()[file]).value()[0].offset_bytes;
+      uint64_t at = read_safetensors_header(*(*checkpoint)->files()[file]).value()[0].offset_bytes;
       for (auto range = ranges.lower_bound({file, 0});
            range != ranges.end() && range->first.first == file; ++range) {
         ASSERT_EQ(range->first.second, at);
         at = range->second;
       }
-      EXPECT_EQ(at, (*checkpoint)->files()[file].size().value());
+      EXPECT_EQ(at, (*checkpoint)->files()[file]->size().value());
     }
   }
 }
@@ -124,7 +124,7 @@ TEST(Checkpoint, NamesAndRangesByHand) {
   write_single(directory, tensors);
   const auto checkpoint = Checkpoint::open(directory.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
-  const uint64_t data = read_safetensors_header((*checkpoint)->files()[0]).value()[0].offset_bytes;
+  const uint64_t data = read_safetensors_header(*(*checkpoint)->files()[0]).value()[0].offset_bytes;
   const auto offset_of = [&](std::string_view name) {
     uint64_t offset = data;
     for (const TestTensor& tensor : tensors) {

@@ -11,6 +11,8 @@
 #include "checkpoint/index.h"
 #include "checkpoint/json_events.h"
 #include "checkpoint/small_files.h"
+#include "checkpoint/source_tree.h"
+#include "io/file.h"
 
 namespace wader {
 namespace {
@@ -104,12 +106,12 @@ Result<BoundCheckpoint::Parts> open_parts(const fs::path& directory) {
                    read_text_file(directory / "manifest.json", kMaxManifestBytes));
   ASSIGN_OR_RETURN(const GwtManifest manifest, parse_gwt_manifest(text));
   parts.spec = manifest.spec;
-  ASSIGN_OR_RETURN(parts.small_files, find_small_files(directory));
+  ASSIGN_OR_RETURN(parts.small_files, find_small_files(DirectoryTree(directory)));
   add_generation_config(*manifest.family, parts.spec, {}, parts.small_files);
 
   ASSIGN_OR_RETURN(File trunk_file,
                    open_checked(directory, "trunk.bin", manifest.trunk_bytes, false));
-  parts.files.push_back(std::move(trunk_file));
+  parts.files.push_back(std::make_unique<File>(std::move(trunk_file)));
   GwtTrunk trunk(manifest);
   ASSIGN_OR_RETURN(parts.tensors.trunk,
                    bind_trunk(parts.spec, manifest.names, {},
@@ -121,7 +123,7 @@ Result<BoundCheckpoint::Parts> open_parts(const fs::path& directory) {
     ASSIGN_OR_RETURN(File file, open_checked(directory, gwt_layer_file(layer),
                                              manifest.stride_bytes * parts.spec.experts, true));
     const auto number = static_cast<uint32_t>(parts.files.size());
-    parts.files.push_back(std::move(file));
+    parts.files.push_back(std::make_unique<File>(std::move(file)));
     RETURN_IF_ERROR(bind_layer(manifest, number, parts.tensors));
   }
   return parts;

@@ -1,6 +1,5 @@
 #include "checkpoint/hf_checkpoint.h"
 
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -52,16 +51,17 @@ Status check_against_index(const ShardSet& shards, const Headers& headers) {
   return {};
 }
 
-Result<BoundCheckpoint::Parts> open_shards(const ShardSet& shards) {
+Result<BoundCheckpoint::Parts> open_shards(const SourceTree& tree, const ShardSet& shards) {
   BoundCheckpoint::Parts parts;
-  parts.directory = shards.directory;
-  ASSIGN_OR_RETURN(parts.small_files, find_small_files(shards.directory));
-  ASSIGN_OR_RETURN(const HfModel model, read_hf_config(shards.directory));
+  parts.directory = tree.directory();
+  ASSIGN_OR_RETURN(parts.small_files, find_small_files(tree));
+  ASSIGN_OR_RETURN(const HfModel model, read_hf_config(tree));
   parts.spec = model.spec;
   Headers headers;
+  tree.will_read_headers(shards.files);
   for (const std::string& name : shards.files) {
-    ASSIGN_OR_RETURN(File file, File::open(shards.directory / name, File::Mode::read));
-    ASSIGN_OR_RETURN(auto header, read_safetensors_header(file));
+    ASSIGN_OR_RETURN(std::unique_ptr<ByteSource> file, tree.open(name));
+    ASSIGN_OR_RETURN(auto header, read_safetensors_header(*file));
     headers.push_back(std::move(header));
     parts.files.push_back(std::move(file));
   }
@@ -79,12 +79,9 @@ Result<BoundCheckpoint::Parts> open_shards(const ShardSet& shards) {
 
 }  // namespace
 
-Result<HfModel> read_hf_config(const fs::path& directory) {
-  std::error_code error;
-  if (!fs::exists(directory / "config.json", error))
-    return not_found_error("there is no config.json");
-  ASSIGN_OR_RETURN(const std::string text,
-                   read_text_file(directory / "config.json", kMaxConfigBytes));
+Result<HfModel> read_hf_config(const SourceTree& tree) {
+  if (!tree.has("config.json")) return not_found_error("there is no config.json");
+  ASSIGN_OR_RETURN(const std::string text, tree.read_text("config.json", kMaxConfigBytes));
   ASSIGN_OR_RETURN(const Json json, parse_json(text, "config.json"));
   return model_from_hf_config(json);
 }
@@ -124,7 +121,12 @@ Status check_all_used(const ArchitectureSpec& spec, const TensorTable& table) {
 
 Result<std::unique_ptr<Checkpoint>> open_hf_checkpoint(const fs::path& path) {
   ASSIGN_OR_RETURN(const ShardSet shards, find_shards(path));
-  return finish_checkpoint(open_shards(shards), shards.directory);
+  return finish_checkpoint(open_shards(DirectoryTree(shards.directory), shards), shards.directory);
+}
+
+Result<std::unique_ptr<Checkpoint>> open_hf_checkpoint(const SourceTree& tree) {
+  ASSIGN_OR_RETURN(const ShardSet shards, find_shards(tree));
+  return finish_checkpoint(open_shards(tree, shards), tree.directory());
 }
 
 }  // namespace wader

@@ -9,6 +9,7 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/release_style.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/source_tree.h"
 #include "checkpoint/tensor_table.h"
 
 namespace wader {
@@ -16,8 +17,11 @@ namespace wader {
 // `path` as in Checkpoint::open. Errors name the directory.
 Result<std::unique_ptr<Checkpoint>> open_hf_checkpoint(const std::filesystem::path& path);
 
-// The parts that other kinds share. config.json of `directory`:
-Result<HfModel> read_hf_config(const std::filesystem::path& directory);
+// The same for a release whose files are not a local directory.
+Result<std::unique_ptr<Checkpoint>> open_hf_checkpoint(const SourceTree& tree);
+
+// The parts that other kinds share. config.json of `tree`:
+Result<HfModel> read_hf_config(const SourceTree& tree);
 // The tensors of each file, by text_name(); corrupt when two have the same.
 Result<TensorTable> tensor_table(const HfModel& model,
                                  std::vector<std::vector<SafetensorsTensor>> headers);

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "checkpoint/json_events.h"
-#include "io/file.h"
 
 namespace wader {
 namespace {
@@ -93,31 +92,16 @@ bool is_below(const fs::path& path, const fs::path& directory) {
   return rest == directory.end() && path != directory;
 }
 
-// Names with this ending among the entries of `directory`, sorted. An unreadable directory has
-// none.
-std::vector<std::string> names_ending(const fs::path& directory, std::string_view ending) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::string name = entry->path().filename().string();
-    if (name.ends_with(ending)) names.push_back(std::move(name));
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 // Why a directory without weights that we can read might still look like a model to its owner.
-std::string explain_missing(const fs::path& directory) {
-  std::error_code error;
-  if (fs::is_directory(directory / "snapshots", error))
+std::string explain_missing(const SourceTree& tree) {
+  if (tree.has_folder("snapshots"))
     return "; this is the root of a Hugging Face cache entry: give its snapshots/<commit> folder";
-  if (!names_ending(directory, ".gguf").empty()) return "; GGUF files are not supported yet";
+  if (!tree.names_ending(".gguf").empty()) return "; GGUF files are not supported yet";
   for (const char* ending : {".bin", ".pt", ".pth"})
-    if (!names_ending(directory, ending).empty())
+    if (!tree.names_ending(ending).empty())
       return fmt::format("; pickled weights (*{}) are not read, only safetensors", ending);
   for (const char* copy : {"original", "metal"})
-    if (fs::is_directory(directory / copy, error))
+    if (tree.has_folder(copy))
       return fmt::format(
           "; the {}/ folder is another layout of the model: the files of the "
           "repository's top folder are needed",
@@ -125,38 +109,20 @@ std::string explain_missing(const fs::path& directory) {
   return "";
 }
 
-Result<ShardSet> shards_of_index(const fs::path& directory) {
-  const std::string where = (directory / kIndexFile).string();
-  RETURN_IF_ERROR(check_stays_inside(directory, kIndexFile));
-  ASSIGN_OR_RETURN(const std::string text, read_text_file(directory / kIndexFile, kMaxIndexBytes));
+Result<ShardSet> shards_of_index(const SourceTree& tree) {
+  const std::string where = (tree.directory() / kIndexFile).string();
+  RETURN_IF_ERROR(tree.check(kIndexFile));
+  ASSIGN_OR_RETURN(const std::string text, tree.read_text(kIndexFile, kMaxIndexBytes));
   auto index = parse_shard_index(text);
   if (!index.ok()) return std::move(index).error().within(where);
   for (const std::string& file : index->files) {
-    if (Status status = check_stays_inside(directory, file); !status.ok()) {
+    if (Status status = tree.check(file); !status.ok()) {
       if (status.error().code == ErrorCode::not_found)
         return not_found_error("{} lists {}, which is not there", where, in_quotes(file));
       return std::move(status).error().within(where);
     }
   }
-  return ShardSet{directory, std::move(index->files), std::move(index->file_of_tensor)};
-}
-
-Result<ShardSet> shards_of_directory(const fs::path& directory) {
-  std::error_code error;
-  if (fs::exists(fs::symlink_status(directory / kIndexFile, error)))
-    return shards_of_index(directory);
-  std::vector<std::string> files = names_ending(directory, ".safetensors");
-  if (std::binary_search(files.begin(), files.end(), "model.safetensors"))
-    files = {"model.safetensors"};
-  if (files.empty())
-    return not_found_error("{} has no model.safetensors.index.json and no *.safetensors file{}",
-                           directory.string(), explain_missing(directory));
-  if (files.size() > 1)
-    return not_found_error(
-        "{} has {} *.safetensors files but no {} that says which belong together",
-        directory.string(), files.size(), kIndexFile);
-  RETURN_IF_ERROR(check_stays_inside(directory, files[0]));
-  return ShardSet{directory, std::move(files), {}};
+  return ShardSet{tree.directory(), std::move(index->files), std::move(index->file_of_tensor)};
 }
 
 // "org/name", as the hub writes it.
@@ -223,6 +189,22 @@ Status check_stays_inside(const fs::path& directory, std::string_view name) {
                                 (directory / name).string(), in_quotes(target.string()));
 }
 
+Result<ShardSet> find_shards(const SourceTree& tree) {
+  if (tree.has(kIndexFile)) return shards_of_index(tree);
+  std::vector<std::string> files = tree.names_ending(".safetensors");
+  if (std::binary_search(files.begin(), files.end(), "model.safetensors"))
+    files = {"model.safetensors"};
+  if (files.empty())
+    return not_found_error("{} has no model.safetensors.index.json and no *.safetensors file{}",
+                           tree.directory().string(), explain_missing(tree));
+  if (files.size() > 1)
+    return not_found_error(
+        "{} has {} *.safetensors files but no {} that says which belong together",
+        tree.directory().string(), files.size(), kIndexFile);
+  RETURN_IF_ERROR(tree.check(files[0]));
+  return ShardSet{tree.directory(), std::move(files), {}};
+}
+
 Result<ShardSet> find_shards(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -233,7 +215,7 @@ Result<ShardSet> find_shards(const fs::path& path) {
           path.string());
     return not_found_error("{} is not a file or directory", path.string());
   }
-  if (fs::is_directory(status)) return shards_of_directory(path);
+  if (fs::is_directory(status)) return find_shards(DirectoryTree(path));
   const std::string name = path.filename().string();
   if (!fs::is_regular_file(status) || !name.ends_with(".safetensors"))
     return invalid_argument_error("{} is neither a directory nor a .safetensors file",

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "checkpoint/source_tree.h"
 
 namespace wader {
 
@@ -46,5 +47,6 @@ Status check_stays_inside(const std::filesystem::path& directory, std::string_vi
 // it, as repositories keep further copies there. not_found says what was looked for and what was
 // there instead.
 Result<ShardSet> find_shards(const std::filesystem::path& path);
+Result<ShardSet> find_shards(const SourceTree& tree);
 
 }  // namespace wader

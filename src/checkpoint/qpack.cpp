@@ -11,6 +11,8 @@
 #include "checkpoint/json_events.h"
 #include "checkpoint/qpack_layout.h"
 #include "checkpoint/small_files.h"
+#include "checkpoint/source_tree.h"
+#include "io/file.h"
 
 namespace wader {
 namespace {
@@ -136,7 +138,7 @@ Status bind_packed_experts(const QpackManifest& manifest, const QpackLayout& lay
                            layout.experts, layout.stride_bytes,
                            layout.stride_bytes * layout.experts);
     const auto number = static_cast<uint32_t>(parts.files.size());
-    parts.files.push_back(std::move(file));
+    parts.files.push_back(std::make_unique<File>(std::move(file)));
     ASSIGN_OR_RETURN(const StoredTensor gate, reader.matrix("gate_proj", inner, hidden, number));
     ASSIGN_OR_RETURN(const StoredTensor up, reader.matrix("up_proj", inner, hidden, number));
     ASSIGN_OR_RETURN(const StoredTensor down, reader.matrix("down_proj", hidden, inner, number));
@@ -159,8 +161,8 @@ Result<BoundCheckpoint::Parts> open_parts(const fs::path& directory) {
   ASSIGN_OR_RETURN(const std::string layout_text,
                    read_json_file(directory, "packed_experts/layout.json"));
   ASSIGN_OR_RETURN(const QpackLayout layout, parse_qpack_layout(layout_text));
-  ASSIGN_OR_RETURN(parts.small_files, find_small_files(directory));
-  ASSIGN_OR_RETURN(const HfModel model, read_hf_config(directory));
+  ASSIGN_OR_RETURN(parts.small_files, find_small_files(DirectoryTree(directory)));
+  ASSIGN_OR_RETURN(const HfModel model, read_hf_config(DirectoryTree(directory)));
   parts.spec = model.spec;
   if (parts.spec.expert_bias)
     return unsupported_error(
@@ -171,7 +173,7 @@ Result<BoundCheckpoint::Parts> open_parts(const fs::path& directory) {
   RETURN_IF_ERROR(check_stays_inside(directory, "model.safetensors"));
   ASSIGN_OR_RETURN(File trunk, File::open(directory / "model.safetensors", File::Mode::read));
   ASSIGN_OR_RETURN(auto header, read_safetensors_header(trunk));
-  parts.files.push_back(std::move(trunk));
+  parts.files.push_back(std::make_unique<File>(std::move(trunk)));
   ASSIGN_OR_RETURN(TensorTable table, tensor_table(model, {std::move(header)}));
   // Swiftlet packs nothing but what MLX's converter wrote, quantised or not.
   ASSIGN_OR_RETURN(const ReleaseStyle style,

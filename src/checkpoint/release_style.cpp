@@ -41,11 +41,11 @@ struct NormValues {
   uint64_t count = 0, not_positive = 0;
   double sum = 0;
 
-  Status add(const TensorSource& norm, const std::vector<File>& files) {
+  Status add(const TensorSource& norm, const SourceFiles& files) {
     const SourceRows& row = norm.pieces.at(0);
     std::vector<std::byte> bytes(norm.cols * dtype_bytes(row.format.dtype));
     std::vector<float> values(norm.cols);
-    RETURN_IF_ERROR(files.at(row.codes.file).read_at(row.codes.offset_bytes, bytes));
+    RETURN_IF_ERROR(files.at(row.codes.file)->read_at(row.codes.offset_bytes, bytes));
     plain_to_f32(row.format.dtype, bytes.data(), values.size(), values.data());
     count += values.size();
     for (const float value : values) {
@@ -74,7 +74,7 @@ Result<ReleaseStyle> find_release_style(const ArchitectureSpec& spec, const Fami
 
 Status check_norms(const ArchitectureSpec& spec, const Family& family, const ReleaseStyle& style,
                    const std::unordered_map<std::string, TensorSource>& trunk,
-                   const std::vector<File>& files) {
+                   const SourceFiles& files) {
   NormValues norms;
   for (const TrunkTensorSpec& tensor : trunk_tensors(spec)) {
     if (tensor.shape.size() != 1) continue;

@@ -34,6 +34,6 @@ Result<ReleaseStyle> find_release_style(const ArchitectureSpec& spec, const Fami
 // `trunk` holds the bound tensors of `spec`. Conversions that fall between are not recognised.
 Status check_norms(const ArchitectureSpec& spec, const Family& family, const ReleaseStyle& style,
                    const std::unordered_map<std::string, TensorSource>& trunk,
-                   const std::vector<File>& files);
+                   const SourceFiles& files);
 
 }  // namespace wader

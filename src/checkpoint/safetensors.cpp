@@ -252,7 +252,7 @@ Result<std::vector<SafetensorsTensor>> parse_safetensors_header(std::string_view
   return tensors;
 }
 
-Result<std::vector<SafetensorsTensor>> read_safetensors_header(const File& file) {
+Result<std::vector<SafetensorsTensor>> read_safetensors_header(const ByteSource& file) {
   ASSIGN_OR_RETURN(const uint64_t file_bytes, file.size());
   if (file_bytes < kSafetensorsPrefixBytes)
     return corrupt_error("{}: {} bytes are too few for a safetensors file", file.path(),

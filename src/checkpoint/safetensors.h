@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "io/file.h"
+#include "io/byte_source.h"
 #include "tensor/dtype.h"
 
 namespace wader {
@@ -41,6 +41,6 @@ Result<std::vector<SafetensorsTensor>> parse_safetensors_header(std::string_view
                                                                 uint64_t file_bytes);
 
 // Reads 8 + N bytes of `file`. Errors name the file.
-Result<std::vector<SafetensorsTensor>> read_safetensors_header(const File& file);
+Result<std::vector<SafetensorsTensor>> read_safetensors_header(const ByteSource& file);
 
 }  // namespace wader

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "checkpoint/checkpoint_testing.h"
+#include "io/file.h"
 
 namespace wader {
 namespace {

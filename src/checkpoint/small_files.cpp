@@ -2,25 +2,31 @@
 
 #include <algorithm>
 #include <array>
-#include <system_error>
 #include <utility>
 
 #include "base/json.h"
-#include "checkpoint/index.h"
+#include "base/units.h"
 
 namespace wader {
 
-Result<std::vector<SmallFile>> find_small_files(const std::filesystem::path& directory) {
-  namespace fs = std::filesystem;
+namespace {
+
+// GPT-OSS's tokenizer.json, the largest known, has 28 MB.
+constexpr uint64_t kMaxSmallFileBytes = 64 * kMiB;
+
+}  // namespace
+
+Result<std::vector<SmallFile>> find_small_files(const SourceTree& tree) {
   constexpr std::array<std::string_view, 6> kNames = {
       "config.json",           "generation_config.json", "tokenizer.json",
       "tokenizer_config.json", "chat_template.jinja",    "LICENSE"};
   std::vector<SmallFile> files;
-  std::error_code error;
   for (const std::string_view name : kNames) {
-    if (!fs::exists(fs::symlink_status(directory / name, error))) continue;
-    RETURN_IF_ERROR(check_stays_inside(directory, name));
-    if (fs::is_regular_file(directory / name, error)) files.push_back({std::string(name)});
+    if (!tree.has(name)) continue;
+    RETURN_IF_ERROR(tree.check(name));
+    if (tree.has_folder(name)) continue;
+    ASSIGN_OR_RETURN(SmallFile file, tree.small_file(name, kMaxSmallFileBytes));
+    files.push_back(std::move(file));
   }
   return files;
 }

@@ -17,7 +17,7 @@ inline std::vector<std::byte> read_plane(const Checkpoint& checkpoint, const Sou
                                          uint64_t rows, uint64_t row_bytes) {
   std::vector<std::byte> out(rows * row_bytes);
   if (out.empty()) return out;
-  const File& file = checkpoint.files().at(plane.file);
+  const ByteSource& file = *checkpoint.files().at(plane.file);
   const bool whole = plane.stride_bytes == row_bytes;
   for (uint64_t row = 0; row < (whole ? 1 : rows); ++row) {
     const auto into = whole ? std::span(out) : std::span(out).subspan(row * row_bytes, row_bytes);

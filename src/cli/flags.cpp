@@ -22,7 +22,10 @@ constexpr uint32_t kSampling = kAnswer | on({trace});
 constexpr uint32_t kPrompt = on({chat, render});
 constexpr uint32_t kDate = kPrompt | on({trace});
 
-constexpr OperandSpec kModel = {"MODEL", "a container's path, or the name of an installed model"};
+constexpr OperandSpec kModel = {
+    "MODEL",
+    "a container's path, the name of an installed model, or a released checkpoint's directory, "
+    "which is used in place"};
 
 constexpr CommandSpec kCommands[] = {
     {install,
@@ -34,10 +37,12 @@ constexpr CommandSpec kCommands[] = {
      "signal-to-noise ratios; "
      "`wader info --json` has them by matrix. Killed or stopped, it leaves an unfinished install "
      "that the same command "
-     "completes.",
+     "completes. Of a model of the hub, only what is needed is fetched, and nothing that its local "
+     "cache has. HF_TOKEN, HF_HOME, HF_ENDPOINT and proxies as elsewhere.",
      {{"SOURCE",
-       "a local checkpoint: a directory (Hugging Face, MLX, .qpack, .gwt), or its .safetensors "
-       "file"},
+       "a local checkpoint: a directory (Hugging Face, MLX, .qpack, .gwt) or its .safetensors "
+       "file; "
+       "or a model of the hub: ORG/NAME"},
       {}}},
     {list,
      "list",
@@ -201,7 +206,11 @@ constexpr FlagSpec kFlags[] = {
      FlagGroup::command, on({install})},
     {"--threads", "N", "auto", "threads that quantise; the container does not depend on them",
      FlagGroup::command, on({install})},
-    {"--revision", "R", "", "commit or tag of a hub source; a local one has none",
+    {"--revision", "R", "main", "commit, tag or branch of a hub source; a local one has none",
+     FlagGroup::command, on({install})},
+    {"--repair", "", "", "make again from SOURCE what `wader verify` finds damaged, and only that",
+     FlagGroup::command, on({install})},
+    {"--dry-run", "", "", "only say what would be fetched and written, from the headers alone",
      FlagGroup::command, on({install})},
     // rm
     {"--yes", "", "", "do not ask", FlagGroup::command, on({rm})},

@@ -111,27 +111,29 @@ Json info_json(const Container& container, const MemoryPlan& plan, const EngineO
                const std::optional<Prediction>& predicted) {
   const Manifest& m = container.manifest();
   const ArchitectureSpec& s = m.spec;
-  return {{"path", container.directory().string()},
-          {"source", m.source},
-          {"revision", m.revision},
-          {"format_version", kFormatVersion},
-          {"spec", spec_to_json(s)},
-          {"identity", digest_to_hex(container.identity())},
-          {"trunk_format", trunk_format_text(m)},
-          {"expert_format", expert_format_text(m.experts.format)},
-          {"trunk_bytes", m.trunk_bytes()},
-          {"expert_bytes", m.expert_bytes()},
-          {"expert_record_bytes", m.experts.stride_bytes},
-          {"expert_bytes_per_token", expert_bytes_a_token(m)},
-          {"install_report", m.report},
-          {"plan", plan_json(plan)},
-          {"machine",
-           {{"threads", plan.threads},
-            {"threads_reason", options.threads != 0 ? "--threads" : machine.threads.reason},
-            {"available_bytes", machine.memory.available_bytes},
-            {"available_reason", machine.memory.reason}}},
-          {"predicted", predicted ? prediction_json(*predicted, *machine.speed) : Json(nullptr)},
-          {"io", reads_json(reads, options)}};
+  return {
+      {"path", container.directory().string()},
+      {"in_place", container.in_place() ? Json(container.in_place()->directory.string()) : Json()},
+      {"source", m.source},
+      {"revision", m.revision},
+      {"format_version", kFormatVersion},
+      {"spec", spec_to_json(s)},
+      {"identity", digest_to_hex(container.identity())},
+      {"trunk_format", trunk_format_text(m)},
+      {"expert_format", expert_format_text(m.experts.format)},
+      {"trunk_bytes", m.trunk_bytes()},
+      {"expert_bytes", m.expert_bytes()},
+      {"expert_record_bytes", m.experts.stride_bytes},
+      {"expert_bytes_per_token", expert_bytes_a_token(m)},
+      {"install_report", m.report},
+      {"plan", plan_json(plan)},
+      {"machine",
+       {{"threads", plan.threads},
+        {"threads_reason", options.threads != 0 ? "--threads" : machine.threads.reason},
+        {"available_bytes", machine.memory.available_bytes},
+        {"available_reason", machine.memory.reason}}},
+      {"predicted", predicted ? prediction_json(*predicted, *machine.speed) : Json(nullptr)},
+      {"io", reads_json(reads, options)}};
 }
 
 std::string facts(const Container& container) {
@@ -142,6 +144,9 @@ std::string facts(const Container& container) {
   };
   std::string out;
   out += row("model", container.directory().string());
+  if (container.in_place())
+    out += row("in place",
+               fmt::format("experts are read from {}", container.in_place()->directory.string()));
   out += row("source", fmt::format("{} ({})", m.source, m.revision));
   out += row("family", s.family);
   out +=

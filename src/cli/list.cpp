@@ -26,6 +26,15 @@ std::string formats_of(const InstalledModel& model) {
   return fmt::format("experts {}, trunk {}", model.expert_format, model.trunk_format);
 }
 
+// On one line.
+std::string state_of(const InstalledModel& model) {
+  std::string state(state_name(model.state));
+  if (!model.problem.empty()) return fmt::format("{}: {}", state, model.problem);
+  if (!model.in_place.empty())
+    return fmt::format("{}, experts in place in {}", state, terminal_safe_line(model.in_place));
+  return state;
+}
+
 Json to_json(const InstalledModel& model) {
   Json json = {{"name", model.name},
                {"path", model.path.string()},
@@ -36,6 +45,7 @@ Json to_json(const InstalledModel& model) {
                {"expert_format", model.expert_format},
                {"trunk_format", model.trunk_format},
                {"disk_bytes", model.disk_bytes}};
+  if (!model.in_place.empty()) json["in_place"] = model.in_place;
   if (!model.problem.empty()) json["problem"] = model.problem;
   return json;
 }
@@ -72,9 +82,7 @@ Result<int> run_list(const Args& args) {
         "{}  {:<12} {:>16}  {:<{}}  {:>10}  {}\n", pad_to(terminal_safe_line(model.name), width),
         known ? model.family : "?",
         known ? fmt::format("{} x {}", model.layers, model.experts) : "?", formats_of(model),
-        format_width, format_bytes(model.disk_bytes),
-        model.problem.empty() ? std::string(state_name(model.state))
-                              : fmt::format("{}: {}", state_name(model.state), model.problem))));
+        format_width, format_bytes(model.disk_bytes), state_of(model))));
   }
   return 0;
 }

@@ -14,6 +14,7 @@
 #include "container/manifest.h"
 #include "engine/read_setup.h"
 #include "experts/usage_file.h"
+#include "install/fetch_window.h"
 
 namespace wader {
 namespace {
@@ -73,6 +74,7 @@ InstalledModel describe(const fs::path& path) {
   if (container.ok()) {
     model.state = InstalledModel::State::complete;
     take(container->manifest());
+    if (container->in_place()) model.in_place = container->in_place()->directory.string();
   } else {
     model.state = InstalledModel::State::damaged;
     model.problem = container.error().message;
@@ -116,14 +118,22 @@ std::string_view without_temporary_suffix(std::string_view name) {
 // Names at the top of a container, finished or not.
 bool belongs_to_container(std::string_view name) {
   name = without_temporary_suffix(name);
-  static constexpr std::array<std::string_view, 14> kNames = {
-      kManifestFile,         kTrunkFile,
-      "digests.bin",         "experts",
-      "tokenizer.json",      "tokenizer_config.json",
-      "config.json",         "generation_config.json",
-      "chat_template.jinja", "LICENSE",
-      "range.json",          kJournalFile,
-      kReadRatesFile,        kUsageFile};
+  static constexpr std::array<std::string_view, 16> kNames = {kManifestFile,
+                                                              kTrunkFile,
+                                                              "digests.bin",
+                                                              "experts",
+                                                              "tokenizer.json",
+                                                              "tokenizer_config.json",
+                                                              "config.json",
+                                                              "generation_config.json",
+                                                              "chat_template.jinja",
+                                                              "LICENSE",
+                                                              "range.json",
+                                                              kFetchFile,
+                                                              kJournalFile,
+                                                              kReadRatesFile,
+                                                              kUsageFile,
+                                                              kSourceFile};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 

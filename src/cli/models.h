@@ -20,8 +20,9 @@ struct InstalledModel {
   std::string name;  // without ".wader"
   std::filesystem::path path;
   State state;
-  std::string problem;  // why it is damaged
-  std::string family;   // empty when the manifest cannot tell, as the formats then are
+  std::string problem;   // why it is damaged
+  std::string in_place;  // the checkpoint's directory, where the experts are there
+  std::string family;    // empty when the manifest cannot tell, as the formats then are
   std::string expert_format, trunk_format;  // "affine4", "affine8 + bf16"
   uint32_t layers = 0, experts = 0;
   uint64_t disk_bytes = 0;  // blocks in use

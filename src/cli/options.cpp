@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/console.h"
+#include "cli/in_place.h"
 #include "cli/models.h"
 #include "cli/text.h"
 
@@ -175,7 +176,7 @@ Error not_usage(Error error) {
 }
 
 Result<Container> open_container(const Args& args) {
-  ASSIGN_OR_RETURN(const std::filesystem::path path, resolve_model(args.operand(0)));
+  ASSIGN_OR_RETURN(const std::filesystem::path path, container_of(args.operand(0)));
   Result<Container> container = Container::open(path);
   if (!container.ok()) return not_usage(std::move(container).error());
   return container;

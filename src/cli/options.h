@@ -28,8 +28,8 @@ Result<std::optional<ReasoningEffort>> reasoning_effort(const Args& args);
 // --date, else SOURCE_DATE_EPOCH (UTC), else today (local time), as YYYY-MM-DD.
 Result<std::string> conversation_date(const Args& args);
 
-// Operand 0 resolved and opened. `invalid_argument` from file contents becomes corrupt: it is not
-// the user's usage.
+// Operand 0 resolved and opened; of a checkpoint, what in_place_container() keeps of it.
+// `invalid_argument` from file contents becomes corrupt: it is not the user's usage.
 Result<Container> open_container(const Args& args);
 Result<std::unique_ptr<Engine>> open_engine(const Container& container,
                                             const EngineOptions& options);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/in_place.h"
 #include "cli/models.h"
 #include "cli/text.h"
 
@@ -30,6 +31,16 @@ Result<bool> confirmed(const std::filesystem::path& path, const Args& args) {
 
 Result<int> run_rm(const Args& args) {
   ASSIGN_OR_RETURN(const std::filesystem::path path, resolve_model(args.operand(0)));
+  if (is_checkpoint(path)) {
+    ASSIGN_OR_RETURN(const std::filesystem::path kept, in_place_path(path));
+    std::error_code ignored;
+    return unsupported_error("{} is a checkpoint, which wader never deletes; nothing was deleted{}",
+                             path.string(),
+                             std::filesystem::exists(kept, ignored)
+                                 ? fmt::format("\nwhat wader keeps to use it in place: wader rm {}",
+                                               kept.stem().string())
+                                 : std::string());
+  }
   RETURN_IF_ERROR(check_removable(path));
   ASSIGN_OR_RETURN(const bool go, confirmed(path, args));
   if (!go) return cancelled_error("nothing was deleted");

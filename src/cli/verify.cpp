@@ -37,8 +37,12 @@ Result<int> run_verify(const Args& args) {
     return 0;
   }
   return corrupt_error(
-      "{} damaged part{} found ({})\ninstall the model again: wader rm, then wader install",
-      report->problems.size(), report->problems.size() == 1 ? "" : "s", size);
+      "{} damaged part{} found ({})\n{}", report->problems.size(),
+      report->problems.size() == 1 ? "" : "s", size,
+      container.in_place()
+          ? "get a damaged file of the checkpoint again; what wader made of it is made anew after "
+            "wader rm"
+          : "mend it with the command that installed it and --repair");
 }
 
 }  // namespace wader

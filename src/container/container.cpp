@@ -43,6 +43,18 @@ Status check_size(const fs::path& directory, const std::string& name, uint64_t b
   return {};
 }
 
+// Nothing where the experts are the container's own.
+Result<std::optional<InPlaceSource>> read_in_place(const fs::path& directory,
+                                                   const Manifest& manifest) {
+  ASSIGN_OR_RETURN(const fs::file_type type, type_of(directory / kSourceFile));
+  if (type == fs::file_type::not_found) return std::optional<InPlaceSource>();
+  ASSIGN_OR_RETURN(const std::string text,
+                   read_text_file(directory / kSourceFile, kMaxSourceTextBytes));
+  auto source = parse_in_place(text, manifest);
+  if (!source.ok()) return std::move(source).error().within(directory.string());
+  return std::optional(std::move(*source));
+}
+
 Result<std::vector<uint64_t>> read_digests(const fs::path& directory, const Manifest& manifest) {
   ASSIGN_OR_RETURN(const File file, File::open(directory / kDigestsFile, File::Mode::read));
   std::vector<uint64_t> digests(digest_count(manifest));
@@ -55,7 +67,7 @@ Result<std::vector<uint64_t>> read_digests(const fs::path& directory, const Mani
 
 }  // namespace
 
-Result<Container> Container::open(const fs::path& directory) {
+Result<Container> Container::load(const fs::path& directory, bool check_sizes) {
   Container container;
   container.directory_ = directory.has_filename() ? directory : directory.parent_path();
   const fs::path& where = container.directory_;
@@ -75,9 +87,24 @@ Result<Container> Container::open(const fs::path& directory) {
   auto manifest = parse_manifest(text);
   if (!manifest.ok()) return std::move(manifest).error().within(where.string());
   container.manifest_ = std::move(*manifest);
+  ASSIGN_OR_RETURN(container.in_place_, read_in_place(where, container.manifest_));
   for (const auto& [name, record] : container.manifest_.files)
-    RETURN_IF_ERROR(check_size(where, name, record.bytes));
+    if (check_sizes && !(container.in_place_ && is_expert_file_name(name)))
+      RETURN_IF_ERROR(check_size(where, name, record.bytes));
   ASSIGN_OR_RETURN(container.digests_, read_digests(where, container.manifest_));
+  return container;
+}
+
+Result<Container> Container::open_to_repair(const fs::path& directory) {
+  return load(directory, false);
+}
+
+Result<Container> Container::open(const fs::path& directory) {
+  ASSIGN_OR_RETURN(Container container, load(directory, true));
+  const fs::path& where = container.directory_;
+  if (container.in_place_)
+    if (Status same = check_source_files(*container.in_place_); !same.ok())
+      return std::move(same).error().within(where.string());
   for (const auto& [name, record] : container.manifest_.files) {
     if (record.digest.empty() || name == kDigestsFile) continue;
     ASSIGN_OR_RETURN(const uint64_t digest, digest_file(where / name));
@@ -87,12 +114,31 @@ Result<Container> Container::open(const fs::path& directory) {
   return container;
 }
 
-std::vector<std::filesystem::path> Container::expert_files() const {
-  std::vector<std::filesystem::path> paths;
+std::vector<fs::path> Container::expert_files() const {
+  std::vector<fs::path> files;
+  if (in_place_) {
+    for (const SourceFile& file : in_place_->files)
+      files.push_back(in_place_->directory / file.name);
+    return files;
+  }
   for (uint32_t layer = 0; layer < spec().layer_count(); ++layer)
-    if (spec().layers[layer].ffn == FfnKind::moe)
-      paths.push_back(directory_ / expert_file_name(layer));
-  return paths;
+    if (has_experts(spec(), layer)) files.push_back(directory_ / expert_file_name(layer));
+  return files;
+}
+
+std::vector<RecordPiece> Container::expert_pieces(uint32_t layer, uint32_t expert) const {
+  CHECK(has_experts(spec(), layer) && expert < spec().experts);
+  const uint32_t moe_layer = spec().moe_layers_before(layer);
+  const uint64_t stride = manifest_.experts.stride_bytes;
+  if (!in_place_) return {{moe_layer, expert * stride, stride, 0}};
+  std::vector<RecordPiece> pieces;
+  const std::vector<SourceRun>& runs = in_place_->layers[moe_layer];
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const ExpertSection& section = manifest_.experts.sections[i];
+    pieces.push_back({runs[i].file, runs[i].offset_bytes + expert * runs[i].step_bytes,
+                      section.bytes, section.offset_bytes});
+  }
+  return pieces;
 }
 
 uint64_t Container::expert_digest(uint32_t layer, uint32_t expert) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "base/json.h"
 #include "base/progress.h"
 #include "base/result.h"
+#include "container/in_place.h"
 #include "io/file.h"
 
 namespace wader {
@@ -62,10 +64,22 @@ Result<Manifest> parse_manifest(std::string_view text);
 // "experts/layer-000.bin": by the layer's own number, so that dense layers leave gaps.
 std::string expert_file_name(uint32_t layer);
 
+// A piece of an expert's record: where it stands in a file, and where in the record.
+struct RecordPiece {
+  uint32_t file;  // index into Container::expert_files()
+  uint64_t offset_bytes, bytes;
+  uint64_t record_offset_bytes;
+};
+
 class Container {
  public:
-  // Refuses an install in progress, missing or resized files, and small files with a wrong digest.
+  // Refuses an install in progress, missing or resized files, small files with a wrong digest, and
+  // experts in place of a checkpoint that changed.
   static Result<Container> open(const std::filesystem::path& directory);
+
+  // The same without a look at the files that the manifest lists, but for digests.bin, and at a
+  // checkpoint: for whoever verifies and mends them.
+  static Result<Container> open_to_repair(const std::filesystem::path& directory);
 
   const std::filesystem::path& directory() const { return directory_; }
   const Manifest& manifest() const { return manifest_; }
@@ -74,8 +88,12 @@ class Container {
   // It covers every digest of small files and of digests.bin, and so every byte of the weights.
   uint64_t identity() const { return manifest_.digest; }
 
-  // Of the layers with routed experts, in their order.
+  // Where the experts are when the container has none of its own.
+  const std::optional<InPlaceSource>& in_place() const { return in_place_; }
+  // The files that hold expert records: one a moe layer, or a checkpoint's weight files.
   std::vector<std::filesystem::path> expert_files() const;
+  // An expert's record, whose other bytes are zero. `layer` has routed experts.
+  std::vector<RecordPiece> expert_pieces(uint32_t layer, uint32_t expert) const;
   // `layer` has routed experts.
   uint64_t expert_digest(uint32_t layer, uint32_t expert) const;
   uint64_t trunk_digest(size_t tensor_index) const;
@@ -86,20 +104,34 @@ class Container {
   bool has_file(const std::string& name) const { return manifest_.files.contains(name); }
 
  private:
+  static Result<Container> load(const std::filesystem::path& directory, bool check_sizes);
+
   std::filesystem::path directory_;
   Manifest manifest_;
+  std::optional<InPlaceSource> in_place_;
   std::vector<uint64_t>
       digests_;  // expert records of moe layers, then trunk tensors in manifest order
+};
+
+// A part that is not what it was made as.
+struct DamagedPart {
+  enum class Kind : uint8_t { small_file, trunk_tensor, trunk_padding, expert, surplus } kind;
+  std::string file;
+  uint32_t layer = 0;              // of an expert
+  uint64_t index = 0;              // of the expert or trunk tensor
+  uint64_t offset = 0, bytes = 0;  // of padding
 };
 
 struct VerifyReport {
   uint64_t bytes = 0;  // read and checked
   std::vector<std::string>
       problems;  // "experts/layer-003.bin: expert 17 does not match its checksum"
+  std::vector<DamagedPart> damaged;  // what these problems are about, but for the manifest
 };
 
-// Re-reads every byte of the container. An error only when it was stopped or could not be read at
-// all; damage is in the report.
+// Re-reads every byte of the container, by several threads; `progress` is called from any of them,
+// one at a time. An error only when it was stopped or could not be read at all; damage is in the
+// report.
 Result<VerifyReport> verify_container(const Container& container, const ProgressFn& progress);
 
 }  // namespace wader

@@ -44,7 +44,8 @@ Result<std::vector<std::string>> other_names(const fs::path& directory) {
 }
 
 bool is_container_file(std::string_view name) {
-  if (name == kTrunkFile || name == kDigestsFile || is_small_file_name(name)) return true;
+  if (name == kTrunkFile || name == kDigestsFile || name == kSourceFile || is_small_file_name(name))
+    return true;
   const std::string prefix = std::string(kExpertsFolder) + "/";
   return name.starts_with(prefix) && is_small_file_name(name.substr(prefix.size()));
 }
@@ -80,19 +81,45 @@ Result<Header> header_from_json(const Json& json) {
   return header;
 }
 
-Result<std::pair<std::string, JournalPiece>> piece_from_json(const Json& json) {
-  JournalPiece piece;
-  ASSIGN_OR_RETURN(std::string file, json_string(json, "file"));
+Result<std::vector<uint64_t>> digests_from_json(const Json& json) {
+  std::vector<uint64_t> out;
   ASSIGN_OR_RETURN(const Json* digests, json_member(json, "digests"));
   for (const Json& hex : *digests) {
     uint64_t digest;
     if (!hex.is_string() || !digest_from_hex(hex.get<std::string>(), &digest))
       return corrupt_error("a digest must be 16 hex digits");
-    piece.digests.push_back(digest);
+    out.push_back(digest);
   }
+  return out;
+}
+
+Json digests_to_json(std::span<const uint64_t> digests) {
+  Json out = Json::array();
+  for (const uint64_t digest : digests) out.push_back(digest_to_hex(digest));
+  return out;
+}
+
+Result<std::pair<std::string, JournalPiece>> piece_from_json(const Json& json) {
+  JournalPiece piece;
+  ASSIGN_OR_RETURN(std::string file, json_string(json, "file"));
+  ASSIGN_OR_RETURN(piece.digests, digests_from_json(json));
   ASSIGN_OR_RETURN(const Json* report, json_member(json, "report"));
   piece.report = *report;
   return std::pair(std::move(file), std::move(piece));
+}
+
+// Adds a line about a file that is not finished.
+Status add_part(const Json& json, std::map<std::string, JournalPart>& parts) {
+  ASSIGN_OR_RETURN(const std::string file, json_string(json, "part"));
+  ASSIGN_OR_RETURN(const uint64_t from, json_uint(json, "from", 0, UINT32_MAX));
+  ASSIGN_OR_RETURN(const std::vector<uint64_t> digests, digests_from_json(json));
+  ASSIGN_OR_RETURN(const Json* state, json_member(json, "state"));
+  JournalPart& part = parts[file];
+  if (from > part.digests.size()) return corrupt_error("a part of {} is missing", file);
+  part.cut(from);
+  part.digests.insert(part.digests.end(), digests.begin(), digests.end());
+  part.marks.push_back({part.digests.size(), *state});
+  return {};
 }
 
 // The first line of `text` with its newline; empty when there is no whole line.
@@ -206,9 +233,19 @@ Result<Journal> Journal::open(const fs::path& directory, const Json& origin,
     const std::string_view next = first_line(rest);
     const auto json = unseal_json(next, kJournalFile);
     if (!json.ok()) break;
-    auto piece = piece_from_json(*json);
-    if (!piece.ok()) break;
-    journal.pieces_.insert_or_assign(std::move(piece->first), std::move(piece->second));
+    if (json_has(*json, "part")) {
+      if (!add_part(*json, journal.parts_).ok()) break;
+    } else if (json_has(*json, "forget")) {
+      const auto file = json_string(*json, "forget");
+      if (!file.ok()) break;
+      journal.parts_.erase(*file);
+      journal.pieces_.erase(*file);
+    } else {
+      auto piece = piece_from_json(*json);
+      if (!piece.ok()) break;
+      journal.parts_.erase(piece->first);
+      journal.pieces_.insert_or_assign(std::move(piece->first), std::move(piece->second));
+    }
     journal.end_bytes_ += next.size();
     rest.remove_prefix(next.size());
   }
@@ -225,6 +262,7 @@ Status Journal::start(const Json& origin, const std::vector<std::string>& files)
   RETURN_IF_ERROR(file_.sync());
   files_ = files;
   pieces_.clear();
+  parts_.clear();
   end_bytes_ = line.size();
   return sync_directory(directory_);
 }
@@ -234,17 +272,51 @@ const JournalPiece* Journal::find(const std::string& file) const {
   return found == pieces_.end() ? nullptr : &found->second;
 }
 
+const JournalPart* Journal::find_part(const std::string& file) const {
+  const auto found = parts_.find(file);
+  return found == parts_.end() ? nullptr : &found->second;
+}
+
+void JournalPart::cut(size_t count) {
+  digests.resize(std::min(digests.size(), count));
+  while (!marks.empty() && marks.back().digests > count) marks.pop_back();
+}
+
+Status Journal::append_line(const Json& line) {
+  const std::string text = seal_json(line, -1);
+  RETURN_IF_ERROR(file_.write_at(end_bytes_, std::as_bytes(std::span(text))));
+  end_bytes_ += text.size();
+  return {};
+}
+
 Status Journal::append(const std::string& file, JournalPiece piece) {
   RETURN_IF_ERROR(check_in_place());
-  Json digests = Json::array();
-  for (uint64_t digest : piece.digests) digests.push_back(digest_to_hex(digest));
-  const std::string line =
-      seal_json({{"file", file}, {"digests", std::move(digests)}, {"report", piece.report}}, -1);
-  RETURN_IF_ERROR(file_.write_at(end_bytes_, std::as_bytes(std::span(line))));
+  RETURN_IF_ERROR(append_line(
+      {{"file", file}, {"digests", digests_to_json(piece.digests)}, {"report", piece.report}}));
   RETURN_IF_ERROR(file_.sync());
-  end_bytes_ += line.size();
   pieces_.insert_or_assign(file, std::move(piece));
+  parts_.erase(file);
   return {};
+}
+
+Status Journal::append_part(const std::string& file, size_t from, std::span<const uint64_t> digests,
+                            Json state) {
+  JournalPart& part = parts_[file];
+  CHECK(from <= part.digests.size());
+  RETURN_IF_ERROR(append_line(
+      {{"part", file}, {"from", from}, {"digests", digests_to_json(digests)}, {"state", state}}));
+  part.cut(from);
+  part.digests.insert(part.digests.end(), digests.begin(), digests.end());
+  part.marks.push_back({part.digests.size(), std::move(state)});
+  return {};
+}
+
+Status Journal::forget(const std::string& file) {
+  RETURN_IF_ERROR(check_in_place());
+  RETURN_IF_ERROR(append_line({{"forget", file}}));
+  parts_.erase(file);
+  pieces_.erase(file);
+  return file_.sync();
 }
 
 Status Journal::remove() {

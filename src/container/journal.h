@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,20 @@ namespace wader {
 struct JournalPiece {
   std::vector<uint64_t> digests;
   Json report = Json::object();
+};
+
+// What is known of a file that is not finished: digests of its first parts, and what its writer
+// noted at some of them.
+struct JournalPart {
+  struct Mark {
+    size_t digests;  // that were there
+    Json state;
+  };
+  std::vector<uint64_t> digests;
+  std::vector<Mark> marks;
+
+  // Forgets all that came after `digests` of them.
+  void cut(size_t count);
 };
 
 class Journal {
@@ -41,6 +56,16 @@ class Journal {
   // Call when the file's bytes are synced; durable when this returns.
   Status append(const std::string& file, JournalPiece piece);
 
+  // Of a file that is not finished; null when nothing is known.
+  const JournalPart* find_part(const std::string& file) const;
+  // Digests after the first `from` of that file's, and a note. Not durable before sync(): whoever
+  // continues compares what is there with the digests.
+  Status append_part(const std::string& file, size_t from, std::span<const uint64_t> digests,
+                     Json state);
+  Status sync() { return file_.sync(); }
+  // What is known of a file counts no more, finished or not; durable when this returns.
+  Status forget(const std::string& file);
+
   // io when the file that we hold is no longer the one in the directory: somebody deleted the
   // install, or put another there, and what we would write now is not ours to write.
   Status check_in_place() const;
@@ -52,12 +77,14 @@ class Journal {
 
  private:
   Status start(const Json& origin, const std::vector<std::string>& files);
+  Status append_line(const Json& line);
   void remove_files() const;
 
   std::filesystem::path directory_;
   File file_;
   std::vector<std::string> files_;
   std::map<std::string, JournalPiece> pieces_;
+  std::map<std::string, JournalPart> parts_;
   uint64_t end_bytes_ = 0;  // of the last good line
   bool resumed_ = false, started_over_ = false;
 };

@@ -296,7 +296,7 @@ bool is_small_file_name(std::string_view name) {
     if (!alnum && c != '.' && c != '_' && c != '-') return false;
   }
   for (std::string_view taken :
-       {kManifestFile, kJournalFile, kTrunkFile, kDigestsFile, kExpertsFolder})
+       {kManifestFile, kJournalFile, kTrunkFile, kDigestsFile, kExpertsFolder, kSourceFile})
     if (name == taken) return false;
   return true;
 }
@@ -354,6 +354,10 @@ uint64_t digest_count(const Manifest& manifest) {
 
 std::string expert_file_name(uint32_t layer) {
   return fmt::format("{}/layer-{:03}.bin", kExpertsFolder, layer);
+}
+
+bool is_expert_file_name(std::string_view name) {
+  return name.starts_with(kExpertsFolder) && name.substr(kExpertsFolder.size()).starts_with('/');
 }
 
 std::map<std::string, FileRecord> weight_files(const Manifest& manifest) {

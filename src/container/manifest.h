@@ -52,6 +52,9 @@ inline bool has_experts(const ArchitectureSpec& spec, uint32_t layer) {
   return layer < spec.layer_count() && spec.layers[layer].ffn == FfnKind::moe;
 }
 
+// Whether `name` is one of expert_file_name.
+bool is_expert_file_name(std::string_view name);
+
 // Expert records, then trunk tensors: how many u64 digests.bin holds.
 uint64_t digest_count(const Manifest& manifest);
 
@@ -59,8 +62,8 @@ uint64_t digest_count(const Manifest& manifest);
 // digests empty.
 std::map<std::string, FileRecord> weight_files(const Manifest& manifest);
 
-// In words, for people: "affine4", "affine4 (down affine4-g32)"; of the trunk's matrices the formats
-// that they have, most bytes first: "affine8", "affine8 + bf16".
+// In words, for people: "affine4", "affine4 (down affine4-g32)"; of the trunk's matrices the
+// formats that they have, most bytes first: "affine8", "affine8 + bf16".
 std::string expert_format_text(const ExpertFormat& format);
 std::string trunk_format_text(const Manifest& manifest);
 std::string formats_by_size(const std::map<std::string, uint64_t>& bytes);

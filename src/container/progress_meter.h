@@ -31,6 +31,11 @@ class ProgressMeter {
     return {};
   }
 
+  // For one who waits: asks whether to go on, with what it waits for.
+  bool wait(std::string_view phase, std::string_view note) const {
+    return !fn_ || fn_({phase, done_bytes_, total_bytes_, note});
+  }
+
   // Work found done already, or padding that nobody counted.
   void set_done(uint64_t bytes) { done_bytes_ = reported_bytes_ = bytes; }
 

@@ -14,9 +14,11 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kCopyBytes = 256 * kKiB;
 
-std::vector<std::string> names_of(const Manifest& manifest) {
+std::vector<std::string> names_of(const ContainerPlan& plan) {
   std::vector<std::string> names;
-  for (const auto& [name, record] : manifest.files) names.push_back(name);
+  for (const auto& [name, record] : plan.manifest.files)
+    if (!plan.in_place || !is_expert_file_name(name)) names.push_back(name);
+  if (plan.in_place) names.emplace_back(kSourceFile);
   return names;
 }
 
@@ -28,10 +30,14 @@ Result<ContainerWriter> ContainerWriter::open(const fs::path& directory, Contain
   const bool created = fs::create_directories(directory, error);
   if (error) return errno_error(error.value(), fmt::format("cannot create {}", directory.string()));
   if (created) RETURN_IF_ERROR(sync_directory(directory / ".."));
-  ASSIGN_OR_RETURN(Journal journal, Journal::open(directory, plan.origin, names_of(plan.manifest)));
-  fs::create_directory(directory / kExpertsFolder, error);
+  std::vector<std::string> names = names_of(plan);
+  names.insert(names.end(), plan.scratch_files.begin(), plan.scratch_files.end());
+  ASSIGN_OR_RETURN(Journal journal, Journal::open(directory, plan.origin, names));
+  if (!plan.in_place) fs::create_directory(directory / kExpertsFolder, error);
   if (error) return errno_error(error.value(), (directory / kExpertsFolder).string());
-  return ContainerWriter(directory, std::move(plan), std::move(journal));
+  ContainerWriter writer(directory, std::move(plan), std::move(journal));
+  writer.find_starts();
+  return writer;
 }
 
 // How many digests the journal must have for a weight file.
@@ -42,9 +48,14 @@ uint64_t ContainerWriter::digests_of(const std::string& file) const {
 bool ContainerWriter::finished(const std::string& file) const {
   const JournalPiece* piece = journal_.find(file);
   if (piece == nullptr || piece->digests.size() != digests_of(file)) return false;
+  if (!is_written(file)) return true;
   // The name may have been lost in a power cut: the bytes were synced, the directory was not yet.
   std::error_code error;
   return fs::file_size(directory_ / file, error) == plan_.manifest.files.at(file).bytes && !error;
+}
+
+bool ContainerWriter::is_written(const std::string& file) const {
+  return !plan_.in_place || !is_expert_file_name(file);
 }
 
 uint64_t ContainerWriter::finished_bytes() const {
@@ -62,16 +73,40 @@ Result<File> ContainerWriter::create(const std::string& name, uint64_t bytes) co
   return file;
 }
 
+uint32_t ContainerWriter::tensor_at(size_t n) const {
+  return plan_.trunk_order.empty() ? static_cast<uint32_t>(n) : plan_.trunk_order[n];
+}
+
+uint32_t ContainerWriter::expert_at(uint32_t layer, size_t n) const {
+  const auto order = plan_.expert_order.find(layer);
+  return order == plan_.expert_order.end() ? static_cast<uint32_t>(n) : order->second[n];
+}
+
+void ContainerWriter::pause_trunk() {
+  CHECK(name_ == kTrunkName && cursor_.rows == 0 && kept_digests_ == digests_.size());
+  paused_digests_ = std::exchange(digests_, {});
+  trunk_paused_ = true;
+  file_ = File();
+}
+
 Status ContainerWriter::begin_trunk() {
+  if (std::exchange(trunk_paused_, false)) {
+    digests_ = std::exchange(paused_digests_, {});
+    return begin_file(kTrunkName, false);
+  }
+  const JournalPart* const part = journal_.find_part(kTrunkName);
+  const bool fresh = trunk_start_.tensors == 0 && trunk_start_.rows == 0;
   digests_.clear();
-  cursor_ = TensorCursor();
-  ASSIGN_OR_RETURN(file_, create(kTrunkName, plan_.manifest.trunk_bytes()));
-  return {};
+  if (!fresh)
+    digests_.assign(part->digests.begin(),
+                    part->digests.begin() + static_cast<std::ptrdiff_t>(trunk_start_.tensors));
+  cursor_ = std::exchange(start_cursor_, TensorCursor());
+  return begin_file(kTrunkName, fresh);
 }
 
 Status ContainerWriter::append_trunk(const TrunkRows& rows) {
   CHECK(file_.is_open() && digests_.size() < plan_.manifest.trunk.size());
-  const TrunkTensor& t = plan_.manifest.trunk[digests_.size()];
+  const TrunkTensor& t = plan_.manifest.trunk[tensor_at(digests_.size())];
   const RowBytes row = row_bytes(t.format, t.cols()).value();
   const uint64_t count = rows.codes.size() / row.codes;
   CHECK(count > 0 && count <= t.rows() - cursor_.rows && rows.codes.size() == count * row.codes &&
@@ -83,6 +118,9 @@ Status ContainerWriter::append_trunk(const TrunkRows& rows) {
     RETURN_IF_ERROR(file_.write_at(scales_at + cursor_.rows * row.scales, rows.scales));
   if (row.biases > 0)
     RETURN_IF_ERROR(file_.write_at(biases_at + cursor_.rows * row.biases, rows.biases));
+  wrote(t.offset_bytes + cursor_.rows * row.codes, rows.codes.size());
+  unkept_bytes_ += rows.scales.size() + rows.biases.size();
+  unsynced_bytes_ += rows.scales.size() + rows.biases.size();
   cursor_.tensor.update(rows.codes);
   cursor_.scales.update(rows.scales);
   cursor_.biases.update(rows.biases);
@@ -91,7 +129,7 @@ Status ContainerWriter::append_trunk(const TrunkRows& rows) {
 }
 
 Status ContainerWriter::finish_tensor() {
-  const TrunkTensor& t = plan_.manifest.trunk[digests_.size()];
+  const TrunkTensor& t = plan_.manifest.trunk[tensor_at(digests_.size())];
   const RowBytes row = row_bytes(t.format, t.cols()).value();
   const uint64_t scales_at = t.offset_bytes + t.rows() * row.codes;
   const uint64_t scales_bytes = t.rows() * row.scales, biases_bytes = t.rows() * row.biases;
@@ -123,6 +161,9 @@ Status ContainerWriter::read_back_plane(uint64_t offset, uint64_t bytes,
 
 Status ContainerWriter::finish_trunk(Json report) {
   CHECK(digests_.size() == plan_.manifest.trunk.size());
+  std::vector<uint64_t> in_place(digests_.size());
+  for (size_t n = 0; n < digests_.size(); ++n) in_place[tensor_at(n)] = digests_[n];
+  digests_ = std::move(in_place);
   return finish_file(kTrunkName, std::move(report));
 }
 
@@ -140,32 +181,129 @@ const Json& ContainerWriter::report_of(const std::string& file) const {
   return piece->report;
 }
 
+ContainerWriter::LayerStart ContainerWriter::layer_start(uint32_t layer) const {
+  const auto found = layer_starts_.find(layer);
+  return found == layer_starts_.end() ? LayerStart() : found->second;
+}
+
 Status ContainerWriter::begin_layer(uint32_t layer) {
-  digests_.clear();
   layer_ = layer;
   const std::string name = expert_file_name(layer);
-  ASSIGN_OR_RETURN(file_, create(name, plan_.manifest.files.at(name).bytes));
+  digests_.clear();
+  if (!is_written(name)) return {};
+  const uint32_t experts = layer_start(layer).experts;
+  if (experts > 0) {
+    const std::vector<uint64_t>& kept = journal_.find_part(name)->digests;
+    digests_.assign(kept.begin(), kept.begin() + experts);
+  }
+  RETURN_IF_ERROR(begin_file(name, experts == 0));
+  if (auto direct = File::open(directory_ / name, File::Mode::update_direct); direct.ok())
+    direct_ = std::move(*direct);
+  return {};
+}
+
+// `fresh`: nothing in it counts; else it goes on.
+Status ContainerWriter::begin_file(const std::string& name, bool fresh) {
+  name_ = name;
+  kept_digests_ = digests_.size();
+  unkept_bytes_ = unsynced_bytes_ = 0;
+  const uint64_t bytes = plan_.manifest.files.at(name).bytes;
+  if (fresh) {
+    ASSIGN_OR_RETURN(file_, create(name, bytes));
+    return {};
+  }
+  ASSIGN_OR_RETURN(file_, File::open(directory_ / name, File::Mode::update));
+  return file_.allocate(bytes);
+}
+
+// After every write: writing out begins at once, so that the disk is busy while the next rows are
+// made and a sync has little left to do.
+void ContainerWriter::wrote(uint64_t offset, uint64_t bytes) {
+  file_.start_writeback(offset, bytes);
+  unkept_bytes_ += bytes;
+  unsynced_bytes_ += bytes;
+}
+
+Status ContainerWriter::keep(Json note) {
+  if (name_ == kTrunkName) {
+    note["rows"] = cursor_.rows;
+    note["planes"] = {digest_to_hex(cursor_.tensor.digest()),
+                      digest_to_hex(cursor_.scales.digest()),
+                      digest_to_hex(cursor_.biases.digest())};
+  }
+  RETURN_IF_ERROR(journal_.check_in_place());
+  if (unsynced_bytes_ >= kSyncBytes) RETURN_IF_ERROR(file_.sync());
+  RETURN_IF_ERROR(journal_.append_part(
+      name_, kept_digests_, std::span(digests_).subspan(kept_digests_), std::move(note)));
+  if (unsynced_bytes_ >= kSyncBytes) {
+    RETURN_IF_ERROR(journal_.sync());
+    unsynced_bytes_ = 0;
+  }
+  kept_digests_ = digests_.size();
+  unkept_bytes_ = 0;
   return {};
 }
 
 Status ContainerWriter::append_expert(std::span<const std::byte> record) {
+  RETURN_IF_ERROR(append_expert_later(record));
+  return finish_record();
+}
+
+Status ContainerWriter::append_expert_later(std::span<const std::byte> record) {
+  RETURN_IF_ERROR(finish_record());
   const uint64_t stride = plan_.manifest.experts.stride_bytes;
-  CHECK(file_.is_open() && record.size() == stride &&
+  CHECK(file_.is_open() != plan_.in_place.has_value() && record.size() == stride &&
         digests_.size() < plan_.manifest.spec.experts);
-  RETURN_IF_ERROR(file_.write_at(digests_.size() * stride, record));
-  digests_.push_back(record_digest(record));
+  const uint64_t offset = expert_at(layer_, digests_.size()) * stride;
+  pending_ = std::async(std::launch::async, [this, offset, record]() -> Result<uint64_t> {
+    if (!plan_.in_place) RETURN_IF_ERROR(write_record(offset, record));
+    return record_digest(record);
+  });
+  if (plan_.in_place) return {};  // nothing that a later run could read back and go on from
+  unkept_bytes_ += stride;
+  unsynced_bytes_ += stride;
+  return {};
+}
+
+Status ContainerWriter::write_record(uint64_t offset, std::span<const std::byte> record) {
+  const bool aligned = reinterpret_cast<uintptr_t>(record.data()) % kRecordAlignment == 0;
+  if (direct_.is_open() && aligned) {
+    if (direct_.write_at(offset, record).ok()) return {};
+    direct_ = File();  // odd file system; a disk that is full or broken says so again below
+  }
+  RETURN_IF_ERROR(file_.write_at(offset, record));
+  file_.start_writeback(offset, record.size());
+  return {};
+}
+
+Status ContainerWriter::finish_record() {
+  if (!pending_.valid()) return {};
+  ASSIGN_OR_RETURN(const uint64_t digest, pending_.get());
+  digests_.push_back(digest);
   return {};
 }
 
 Status ContainerWriter::finish_layer(Json report) {
+  RETURN_IF_ERROR(finish_record());
+  direct_ = File();
   CHECK(digests_.size() == plan_.manifest.spec.experts);
+  std::vector<uint64_t> in_place(digests_.size());
+  for (size_t n = 0; n < digests_.size(); ++n) in_place[expert_at(layer_, n)] = digests_[n];
+  digests_ = std::move(in_place);
   return finish_file(expert_file_name(layer_), std::move(report));
 }
 
 Status ContainerWriter::finish_file(const std::string& name, Json report) {
-  RETURN_IF_ERROR(file_.sync());
-  RETURN_IF_ERROR(file_.close());
+  if (is_written(name)) {
+    RETURN_IF_ERROR(file_.sync());
+    RETURN_IF_ERROR(file_.close());
+  }
   return journal_.append(name, {std::exchange(digests_, {}), std::move(report)});
+}
+
+Status ContainerWriter::forget(const std::string& name) {
+  if (pending_.valid()) static_cast<void>(pending_.get());
+  return journal_.forget(name);
 }
 
 Status ContainerWriter::copy_small_file(const std::string& name, const File& source) {
@@ -224,6 +362,15 @@ Status ContainerWriter::write_digests() {
   return {};
 }
 
+Status ContainerWriter::write_source() {
+  const std::string text = in_place_to_text(*plan_.in_place);
+  RETURN_IF_ERROR(parse_in_place(text, plan_.manifest));
+  ASSIGN_OR_RETURN(File file, create(std::string(kSourceFile), text.size()));
+  RETURN_IF_ERROR(file.write_at(0, std::as_bytes(std::span(text))));
+  RETURN_IF_ERROR(file.sync());
+  return file.close();
+}
+
 // Order is what makes it crash-safe: every byte and name on the disk, then the manifest, and only
 // then the journal away. Whatever moment a cut hits, either the journal is there or the container
 // is whole.
@@ -236,13 +383,16 @@ Result<uint64_t> ContainerWriter::finish(Json report) {
       CHECK(small_digests_.contains(name));
       record.digest = small_digests_[name];
     }
-    bytes += record.bytes;
+    if (is_written(name)) bytes += record.bytes;
   }
   plan_.manifest.report = std::move(report);
   const std::string text = manifest_to_text(plan_.manifest);
   // What is written must be readable, or hours of work end in a directory that nobody can open.
   RETURN_IF_ERROR(parse_manifest(text));
-  RETURN_IF_ERROR(sync_directory(directory_ / kExpertsFolder));
+  if (plan_.in_place)
+    RETURN_IF_ERROR(write_source());
+  else
+    RETURN_IF_ERROR(sync_directory(directory_ / kExpertsFolder));
   RETURN_IF_ERROR(sync_directory(directory_));
   RETURN_IF_ERROR(journal_.check_in_place());
   RETURN_IF_ERROR(write_file_atomically(directory_ / kManifestFile, text));

@@ -53,7 +53,7 @@ Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& op
       process.resident_bytes + room.available_bytes - room.available_bytes / 8,
       options.process_bytes ? options.process_bytes : process_bytes(process)};
   const PlanRequest request{.trunk_bytes = TrunkWeights::resident_bytes(container.manifest()),
-                            .expert_stride_bytes = container.manifest().experts.stride_bytes,
+                            .expert_stride_bytes = ContainerExperts::slot_bytes(container),
                             .budget_bytes = options.memory_bytes,
                             .kv_dtype = kernels->kv_dtype,
                             .context = options.context,
@@ -171,7 +171,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
   model->keeps_usage_ = options.keeps_usage;
   if (options.keeps_usage) model->begin_with_usage();
   if (options.governor)
-    model->governor_.emplace(*model->cache_, plan, model->source_->record_bytes(),
+    model->governor_.emplace(*model->cache_, plan, model->source_->slot_bytes(),
                              options.memory_bytes == 0, model->source_->direct(),
                              options.read_memory);
   return model;

@@ -40,7 +40,7 @@ Result<std::unique_ptr<ReadQueue>> queue_of(ReadEngine engine, const Container& 
 // they are forced and do not.
 Result<bool> may_read_direct(const Container& container, std::optional<bool> forced) {
   if (forced == false) return false;
-  const bool works = direct_reads_work(container.expert_files().front().string());
+  const bool works = direct_reads_work(ContainerExperts::probe_file(container).string());
   if (forced == true && !works)
     return unsupported_error("{}: the file system does not read with O_DIRECT; use --direct auto",
                              container.directory().string());
@@ -78,7 +78,9 @@ bool is_small(const Container& container, const EngineOptions& options) {
 }
 
 Result<ReadRates> place_of(const Container& container) {
-  return read_place(container.directory().string(), digest_to_hex(container.identity()));
+  const std::filesystem::path& directory =
+      container.in_place() ? container.in_place()->directory : container.directory();
+  return read_place(directory.string(), digest_to_hex(container.identity()));
 }
 
 // Rates that hold here and now; otherwise the place alone, with none.
@@ -112,7 +114,17 @@ Result<std::vector<MeasuredMethod>> measure(const Container& container,
   job.record_bytes = record_bytes(container);
   job.records_a_file = container.spec().experts;
   job.seed = container.identity();
-  const auto files = container.expert_files();
+  std::vector<std::filesystem::path> files = container.expert_files();
+  if (const auto& source = container.in_place()) {
+    // A checkpoint's files are of any size, and other bytes of theirs are read as fast.
+    files.clear();
+    for (const SourceFile& file : source->files) {
+      if (file.bytes < job.record_bytes) continue;
+      files.push_back(source->directory / file.name);
+      job.records_a_file = std::min(job.records_a_file, file.bytes / job.record_bytes);
+    }
+    if (files.empty()) return unsupported_error("no file holds a whole record");
+  }
   const size_t step = (files.size() + kMostProbeFiles - 1) / kMostProbeFiles;
   for (size_t i = 0; i < files.size(); i += step) job.files.push_back(files[i]);
   const uint64_t records =

@@ -12,15 +12,32 @@ namespace {
 
 // Of one record; the tag of a read is slot · kMaxPieces + piece.
 constexpr uint64_t kMaxPieces = 64;
+static_assert(2 * kMaxRecordExtents <= kMaxPieces);
 
 // A read ahead that may be wrong is made in pieces, of which those that have not started are taken
 // back when its pass comes: 2 MiB are 0.5 ms of a fast disk, 4 ms of a slow one, and large enough
 // for its full rate.
 constexpr uint64_t kAheadPieceBytes = 2 * kMiB;
 
-uint64_t ahead_piece_bytes(uint64_t record_bytes) {
-  const uint64_t least = align_up((record_bytes + kMaxPieces - 1) / kMaxPieces, kDirectAlignment);
-  return std::max(kAheadPieceBytes, least);
+// Of a record in the most extents still no more than kMaxPieces: each may end in a smaller one.
+uint64_t ahead_piece_bytes(uint64_t slot_bytes) {
+  constexpr uint64_t kWhole = kMaxPieces - kMaxRecordExtents;
+  return std::max(kAheadPieceBytes, align_up((slot_bytes + kWhole - 1) / kWhole, kDirectAlignment));
+}
+
+// Of `extents`, each once.
+std::string file_names(std::span<const SlotExtent> extents) {
+  std::string names;
+  for (size_t i = 0; i < extents.size(); ++i) {
+    const File* const file = extents[i].from.file;
+    const auto before = extents.first(i);
+    if (std::any_of(before.begin(), before.end(), [&](const SlotExtent& other) {
+          return other.from.file->path() == file->path();
+        }))
+      continue;
+    names += (names.empty() ? "" : ", ") + file->path();
+  }
+  return names;
 }
 
 double seconds_between(std::chrono::steady_clock::time_point from,
@@ -38,8 +55,9 @@ void ExpertCache::release(uint32_t slot) {
 Result<std::unique_ptr<ExpertCache>> ExpertCache::create(const ExpertSource& source, uint32_t slots,
                                                          EvictionRule rule, ReadQueue& queue,
                                                          ThreadPool& threads) {
-  CHECK(slots >= 1 && source.record_bytes() % kDirectAlignment == 0);
-  const auto bytes = checked_mul(slots, source.record_bytes());
+  CHECK(slots >= 1 && source.slot_bytes() % kDirectAlignment == 0 &&
+        source.slot_bytes() >= source.record_bytes());
+  const auto bytes = checked_mul(slots, source.slot_bytes());
   if (!bytes) return over_budget_error("{} slots are more than an address space holds", slots);
   ASSIGN_OR_RETURN(AlignedBuffer memory,
                    AlignedBuffer::allocate(*bytes, AlignedBuffer::Pages::huge));
@@ -52,9 +70,10 @@ ExpertCache::ExpertCache(const ExpertSource& source, uint32_t slots, EvictionRul
     : source_(source),
       queue_(queue),
       threads_(threads),
-      piece_bytes_(ahead_piece_bytes(source.record_bytes())),
+      piece_bytes_(ahead_piece_bytes(source.slot_bytes())),
       policy_(slots, source.layers(), source.experts(), rule),
       memory_(std::move(memory)),
+      record_starts_(slots),
       predictions_(source.layers()),
       reads_(slots),
       piece_digests_(record_pieces(source.record_bytes())),
@@ -159,11 +178,11 @@ bool ExpertCache::drop(uint32_t slot) {
     policy_.unpin(slot);
     return true;
   }
-  uint64_t bytes_in_flight = source_.record_bytes() - read.bytes_landed;
+  uint64_t bytes_in_flight = read.bytes - read.bytes_landed;
   for (uint64_t piece = 0; piece < pieces_of(read); ++piece)
     if (queue_.withdraw(slot * kMaxPieces + piece)) {
       --read.pieces_in_flight;
-      bytes_in_flight -= piece_of(read, piece).bytes;
+      bytes_in_flight -= piece_of(read, piece).from.bytes;
     }
   if (read.bytes_landed > 0 || read.pieces_in_flight > 0)
     count_prediction(read.layer, /*right=*/false);
@@ -195,7 +214,7 @@ bool ExpertCache::submit_missing() {
     if (!slot) return false;
     reads_[*slot].index = index;
     ++pass_reads_;
-    pass_bytes_ += source_.record_bytes();
+    pass_bytes_ += reads_[*slot].bytes;
   }
   return true;
 }
@@ -235,9 +254,9 @@ std::optional<uint32_t> ExpertCache::submit_record(uint32_t layer, uint32_t expe
   read.expert = expert;
   read.reader = reader;
   read.submitted = Clock::now();
-  read.split = reader == ReadFor::ahead && ahead_certainty_ == Certainty::likely &&
-               source_.extents(layer, expert).size() == 1 &&
-               source_.record_bytes() <= queue_.capacity() * piece_bytes_;
+  for (const SlotExtent& extent : source_.extents(layer, expert)) read.bytes += extent.from.bytes;
+  read.split = reader == ReadFor::ahead && ahead_certainty_ == Certainty::likely;
+  if (read.split && pieces_of(read) > queue_.capacity()) read.split = false;
   const uint64_t pieces = pieces_of(read);
   CHECK(pieces >= 1 && pieces <= kMaxPieces && pieces <= queue_.capacity());
   if (queue_.in_flight() + pieces > queue_.capacity()) return {};
@@ -249,36 +268,46 @@ std::optional<uint32_t> ExpertCache::submit_record(uint32_t layer, uint32_t expe
   return slot;
 }
 
-// A record is read in its extents, or its only extent in parts.
+// A record is read in its extents, or these in parts.
 uint64_t ExpertCache::pieces_of(const Read& read) const {
-  if (!read.split) return source_.extents(read.layer, read.expert).size();
-  return (source_.record_bytes() + piece_bytes_ - 1) / piece_bytes_;
+  const std::span<const SlotExtent> extents = source_.extents(read.layer, read.expert);
+  if (!read.split) return extents.size();
+  uint64_t pieces = 0;
+  for (const SlotExtent& extent : extents) pieces += pieces_in(extent);
+  return pieces;
 }
 
-Extent ExpertCache::piece_of(const Read& read, uint64_t piece) const {
-  const std::span<const Extent> extents = source_.extents(read.layer, read.expert);
+uint64_t ExpertCache::pieces_in(const SlotExtent& extent) const {
+  return (extent.from.bytes + piece_bytes_ - 1) / piece_bytes_;
+}
+
+SlotExtent ExpertCache::piece_of(const Read& read, uint64_t piece) const {
+  const std::span<const SlotExtent> extents = source_.extents(read.layer, read.expert);
   if (!read.split) return extents[piece];
+  size_t i = 0;
+  for (; piece >= pieces_in(extents[i]); ++i) piece -= pieces_in(extents[i]);
+  const auto& [from, slot_offset_bytes] = extents[i];
   const uint64_t begin = piece * piece_bytes_;
-  return {extents[0].file, extents[0].offset_bytes + begin,
-          std::min(piece_bytes_, extents[0].bytes - begin)};
+  return {{from.file, from.offset_bytes + begin, std::min(piece_bytes_, from.bytes - begin)},
+          slot_offset_bytes + begin};
 }
 
 // What reading so many bytes takes the disk.
 double ExpertCache::seconds_of(uint64_t bytes) const {
-  return read_seconds_ * static_cast<double>(bytes) / static_cast<double>(source_.record_bytes());
+  return waited_bytes_ == 0 ? 0 : waited_seconds_ * static_cast<double>(bytes) / waited_bytes_;
 }
 
 // The pieces of the slot's record whose bits are set.
 void ExpertCache::submit_pieces(uint32_t slot, uint64_t pieces) {
   const Read& read = reads_[slot];
   requests_.clear();
-  std::byte* into = record_of(slot);
+  const std::span<std::byte> into = slot_of(slot);
   for (uint64_t piece = 0; piece < pieces_of(read); ++piece) {
-    const Extent extent = piece_of(read, piece);
-    if (pieces >> piece & 1) requests_.push_back({extent, into, slot * kMaxPieces + piece});
-    into += extent.bytes;
+    if ((pieces >> piece & 1) == 0) continue;
+    const auto [from, slot_offset_bytes] = piece_of(read, piece);
+    CHECK(in_file(slot_offset_bytes, from.bytes, into.size()));
+    requests_.push_back({from, into.data() + slot_offset_bytes, slot * kMaxPieces + piece});
   }
-  CHECK(into == record_of(slot) + source_.record_bytes());
   if (!busy_) busy_since_ = Clock::now();
   busy_ = true;
   queue_.submit(requests_, read.reader == ReadFor::pass ? ReadClass::demand : ReadClass::ahead);
@@ -324,7 +353,7 @@ std::optional<ExpertCache::Lease> ExpertCache::next_resident() {
   if (ready_head_ == ready_.size()) return {};
   const Ready ready = ready_[ready_head_++];
   ++leases_;
-  return Lease(this, record_bytes_of(ready.slot), ready.slot, ready.index);
+  return Lease(this, record_of(ready.slot), ready.slot, ready.index);
 }
 
 Status ExpertCache::wait_for_reads() {
@@ -336,10 +365,12 @@ Status ExpertCache::wait_for_reads() {
   for (const ReadCompletion& completion : std::span(landed_).first(count))
     bytes += completion.bytes_read;
   if (bytes > 0) {
-    const double seconds =
-        seconds_between(std::max({read.submitted, last_landing_, busy_since_}), now) *
-        static_cast<double>(source_.record_bytes()) / static_cast<double>(bytes);
-    read_seconds_ += (seconds - read_seconds_) / (read_seconds_ == 0 ? 1 : 8);
+    // The last eight records or so, of which what landed may be a small piece.
+    const double records = static_cast<double>(bytes) / static_cast<double>(read.bytes);
+    const double kept = 1 - std::min(records, 1.0) / 8;
+    waited_bytes_ = waited_bytes_ * kept + static_cast<double>(bytes);
+    waited_seconds_ = waited_seconds_ * kept +
+                      seconds_between(std::max({read.submitted, last_landing_, busy_since_}), now);
   }
   return take_in(count);
 }
@@ -371,7 +402,7 @@ Status ExpertCache::land(const ReadCompletion& completion) {
   read.bytes_landed += completion.bytes_read;
   if (read.reader == ReadFor::nobody) counters_.wasted_bytes += completion.bytes_read;
   if (completion.errno_value != 0 ||
-      completion.bytes_read != piece_of(read, completion.tag % kMaxPieces).bytes)
+      completion.bytes_read != piece_of(read, completion.tag % kMaxPieces).from.bytes)
     read.failure = completion;
   return --read.pieces_in_flight == 0 ? finish_record(slot) : Status();
 }
@@ -401,14 +432,14 @@ Status ExpertCache::finish_record(uint32_t slot) {
 Status ExpertCache::check_record(uint32_t slot) {
   const Read& read = reads_[slot];
   if (read.failure)
-    return read_error(*read.failure, piece_of(read, read.failure->tag % kMaxPieces))
+    return read_error(*read.failure, piece_of(read, read.failure->tag % kMaxPieces).from)
         .within(fmt::format("layer {} expert {}", read.layer, read.expert));
-  if (record_digest(record_bytes_of(slot), threads_, piece_digests_) !=
+  record_starts_[slot] = source_.assemble(read.layer, read.expert, slot_of(slot));
+  if (record_digest(record_of(slot), threads_, piece_digests_) !=
       source_.digest(read.layer, read.expert))
-    return corrupt_error(
-        "{}: layer {} expert {} does not match its checksum; `wader verify` lists all damage, "
-        "`wader rm` and installing again repairs it",
-        source_.extents(read.layer, read.expert)[0].file->path(), read.layer, read.expert);
+    return corrupt_error("{}: layer {} expert {} does not match its checksum; {}",
+                         file_names(source_.extents(read.layer, read.expert)), read.layer,
+                         read.expert, source_.repair());
   return {};
 }
 
@@ -446,11 +477,11 @@ void ExpertCache::set_usable_slots(uint32_t slots) {
   while (policy_.usable_count() > slots) {
     const auto slot = policy_.retire();
     if (!slot) return;  // all others are pinned: the next call goes on
-    memory_.release(*slot * source_.record_bytes(), source_.record_bytes());
+    memory_.release(*slot * source_.slot_bytes(), source_.slot_bytes());
   }
   while (policy_.usable_count() < slots) {
     const auto slot = policy_.restore();
-    memory_.reclaim(*slot * source_.record_bytes(), source_.record_bytes());
+    memory_.reclaim(*slot * source_.slot_bytes(), source_.slot_bytes());
   }
 }
 

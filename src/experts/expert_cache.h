@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -22,6 +23,13 @@
 
 namespace wader {
 
+// A piece of what makes an expert's record: where it is read from, and where in a slot to.
+struct SlotExtent {
+  Extent from;
+  uint64_t slot_offset_bytes;
+};
+constexpr uint64_t kMaxRecordExtents = 16;
+
 // Where expert records stand and what they must hash to. Immutable.
 class ExpertSource {
  public:
@@ -29,10 +37,22 @@ class ExpertSource {
   virtual uint32_t layers() const = 0;
   virtual uint32_t experts() const = 0;
   virtual uint64_t record_bytes() const = 0;  // the same for all
-  // Pieces of the record in its order, together record_bytes(): one in a container, several in a
-  // released file.
-  virtual std::span<const Extent> extents(uint32_t layer, uint32_t expert) const = 0;
+  // Of a slot, a multiple of kDirectAlignment: a record, and room for what is read beside it.
+  virtual uint64_t slot_bytes() const { return record_bytes(); }
+  // At most kMaxRecordExtents, none over another in the slot: the record itself in a container,
+  // several pieces of a released file. What none of them fills is zero, or stays from earlier ones.
+  virtual std::span<const SlotExtent> extents(uint32_t layer, uint32_t expert) const = 0;
+  // Makes the record of what extents() brought, in one piece and with its padding zero, and returns
+  // where in `slot` it begins. Allocates nothing.
+  virtual uint64_t assemble(uint32_t layer, uint32_t expert, std::span<std::byte> slot) const {
+    (void)layer, (void)expert, (void)slot;
+    return 0;
+  }
   virtual uint64_t digest(uint32_t layer, uint32_t expert) const = 0;
+  // What to do about a record that is not what it was; ends an error message.
+  virtual std::string_view repair() const {
+    return "`wader verify` lists all damage, `wader rm` and installing again repairs it";
+  }
 };
 
 class ExpertCache final : public Experts {
@@ -87,14 +107,16 @@ class ExpertCache final : public Experts {
     uint32_t pieces_in_flight = 0;
     ReadFor reader = ReadFor::pass;
     bool split = false;  // read in pieces of piece_bytes_
-    uint64_t bytes_landed = 0;
+    uint64_t bytes = 0, bytes_landed = 0;
     std::optional<ReadCompletion> failure;
     Clock::time_point submitted;
   };
 
-  std::byte* record_of(uint32_t slot) { return memory_.data() + slot * source_.record_bytes(); }
-  std::span<const std::byte> record_bytes_of(uint32_t slot) {
-    return {record_of(slot), static_cast<size_t>(source_.record_bytes())};
+  std::span<std::byte> slot_of(uint32_t slot) {
+    return memory_.span().subspan(slot * source_.slot_bytes(), source_.slot_bytes());
+  }
+  std::span<const std::byte> record_of(uint32_t slot) {
+    return slot_of(slot).subspan(record_starts_[slot], source_.record_bytes());
   }
   void submit_more();
   bool submit_missing();
@@ -105,7 +127,8 @@ class ExpertCache final : public Experts {
   void submit_pieces(uint32_t slot, uint64_t pieces);
   std::optional<size_t> find_loose(uint32_t layer, uint32_t expert) const;
   uint64_t pieces_of(const Read& read) const;
-  Extent piece_of(const Read& read, uint64_t piece) const;
+  uint64_t pieces_in(const SlotExtent& extent) const;
+  SlotExtent piece_of(const Read& read, uint64_t piece) const;
   double seconds_of(uint64_t bytes) const;
   void adopt(uint32_t slot, uint32_t index, uint32_t uses);
   void drop_ahead();
@@ -124,7 +147,8 @@ class ExpertCache final : public Experts {
   ThreadPool& threads_;
   const uint64_t piece_bytes_;
   SlotPolicy policy_;
-  AlignedBuffer memory_;  // (slots, record_bytes)
+  AlignedBuffer memory_;                 // (slots, slot_bytes)
+  std::vector<uint64_t> record_starts_;  // by slot: where in it its record begins
   ExpertCounters counters_;
   std::vector<LayerPredictions> predictions_;
 
@@ -162,7 +186,7 @@ class ExpertCache final : public Experts {
 
   bool busy_ = false;  // a read is in flight, or landed unnoticed
   Clock::time_point busy_since_, last_landing_;
-  double read_seconds_ = 0;  // of one record while the disk is busy; a moving average
+  double waited_seconds_ = 0, waited_bytes_ = 0;  // of landings waited for, the old ones fading
 };
 
 }  // namespace wader

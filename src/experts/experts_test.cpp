@@ -103,18 +103,22 @@ class FileSource final : public ExpertSource {
             ("wader_experts_" + std::to_string(::getpid()) + "_" + std::to_string(pieces));
     bytes_.resize(kLayers * kExperts * record_bytes());
     std::mt19937 rng(11);
-    for (std::byte& b : bytes_) b = static_cast<std::byte>(rng());
+    std::vector<std::byte> noise(64 * kDirectAlignment);  // of which each block is some other part
+    for (std::byte& b : noise) b = static_cast<std::byte>(rng());
+    for (size_t at = 0; at < bytes_.size(); at += kDirectAlignment)
+      std::memcpy(&bytes_[at], &noise[rng() % (noise.size() - kDirectAlignment)], kDirectAlignment);
     auto file = File::open(path_, File::Mode::create);
     CHECK(file.ok() && file->write_at(0, bytes_).ok());
     file_ = std::move(File::open(path_, File::Mode::update)).value();
     for (uint64_t p = 0; p < uint64_t{kLayers} * kExperts * pieces; ++p)
-      extents_.push_back({&file_, p * record_bytes() / pieces, record_bytes() / pieces});
+      extents_.push_back({{&file_, p * record_bytes() / pieces, record_bytes() / pieces},
+                          p % pieces * record_bytes() / pieces});
   }
   ~FileSource() override { std::filesystem::remove(path_); }
   uint32_t layers() const override { return kLayers; }
   uint32_t experts() const override { return kExperts; }
   uint64_t record_bytes() const override { return record_bytes_; }
-  std::span<const Extent> extents(uint32_t layer, uint32_t expert) const override {
+  std::span<const SlotExtent> extents(uint32_t layer, uint32_t expert) const override {
     return std::span(extents_).subspan((layer * kExperts + expert) * pieces_, pieces_);
   }
   uint64_t digest(uint32_t layer, uint32_t expert) const override {
@@ -122,6 +126,10 @@ class FileSource final : public ExpertSource {
   }
   std::span<const std::byte> record(uint32_t layer, uint32_t expert) const {
     return std::span(bytes_).subspan((layer * kExperts + expert) * record_bytes(), record_bytes());
+  }
+  // The last extent of every record is read from `file`.
+  void move_extents(const File& file) {
+    for (size_t i = pieces_ - 1; i < extents_.size(); i += pieces_) extents_[i].from.file = &file;
   }
   File& file() { return file_; }
   const std::filesystem::path& path() const { return path_; }
@@ -132,7 +140,7 @@ class FileSource final : public ExpertSource {
   std::filesystem::path path_;
   std::vector<std::byte> bytes_;
   File file_;
-  std::vector<Extent> extents_;
+  std::vector<SlotExtent> extents_;
 };
 
 // Runs a pass; checks that each id comes once with the right bytes. Returns the error, if any.
@@ -157,6 +165,91 @@ Status run_pass(ExpertCache& cache, const FileSource& source, uint32_t layer,
   cache.end();
   if (status.ok()) EXPECT_EQ(seen.size(), ids.size());
   return status;
+}
+
+// Records of three sections with padding between them, which stand at odd places of a file; read
+// into the slot's far end, beside what stands around them, and assembled at its beginning.
+class ScatteredSource final : public ExpertSource {
+ public:
+  static constexpr uint32_t kExperts = 16;
+  static constexpr uint64_t kSection = 1000, kPlace = 1024, kAround = 24;
+  ScatteredSource() : file_source_(1) {
+    for (uint32_t e = 0; e < kExperts; ++e) {
+      auto& record = records_.emplace_back(kDirectAlignment);
+      for (uint64_t s = 0; s < 3; ++s) {
+        // Sections of an expert are far apart, and in another order.
+        const uint64_t at = kAround + ((2 - s) * kExperts + e) * kSection;
+        const uint64_t in_slot = kDirectAlignment + s * (kSection + 2 * kAround);
+        extents_.push_back({{&file_source_.file(), at - kAround, kSection + 2 * kAround}, in_slot});
+        EXPECT_TRUE(
+            file_source_.file().read_at(at, std::span(record).subspan(s * kPlace, kSection)).ok());
+      }
+    }
+  }
+  uint32_t layers() const override { return 1; }
+  uint32_t experts() const override { return kExperts; }
+  uint64_t record_bytes() const override { return kDirectAlignment; }
+  uint64_t slot_bytes() const override { return 2 * kDirectAlignment; }
+  std::span<const SlotExtent> extents(uint32_t, uint32_t expert) const override {
+    return std::span(extents_).subspan(expert * 3, 3);
+  }
+  // At another place for every other expert.
+  uint64_t assemble(uint32_t, uint32_t expert, std::span<std::byte> slot) const override {
+    const uint64_t start = expert % 2 * 8;
+    std::memset(&slot[start], 0, record_bytes());  // ends in what stands around
+    for (uint64_t s = 0; s < 3; ++s)
+      std::memcpy(&slot[start + s * kPlace],
+                  &slot[kDirectAlignment + s * (kSection + 2 * kAround) + kAround], kSection);
+    return start;
+  }
+  uint64_t digest(uint32_t, uint32_t expert) const override {
+    return record_digest(records_[expert]);
+  }
+  std::span<const std::byte> record(uint32_t expert) const { return records_[expert]; }
+
+ private:
+  FileSource file_source_;
+  std::vector<std::vector<std::byte>> records_;
+  std::vector<SlotExtent> extents_;
+};
+
+TEST(ExpertCache, ARecordIsAssembledOfPiecesBesideIt) {
+  const ScatteredSource source;
+  for (const uint32_t capacity : {3u, 5u, 64u}) {
+    const auto queue = make_fake_read_queue(
+        {.seed = capacity, .short_read = 0.3, .interrupt = 0.2, .eio = 0.1}, capacity);
+    auto cache = ExpertCache::create(source, 5, EvictionRule::lfu, *queue, threads());
+    ASSERT_TRUE(cache.ok());
+    std::mt19937 rng(capacity);
+    const auto some = [&] {
+      std::vector<uint32_t> ids;
+      for (uint32_t e = 0; e < ScatteredSource::kExperts; ++e)
+        if (rng() % 4 == 0) ids.push_back(e);
+      return ids;
+    };
+    for (int pass = 0; pass < 40; ++pass) {
+      if (rng() % 2 == 0)
+        (*cache)->predict(0, some(),
+                          rng() % 2 == 0 ? Experts::Certainty::likely : Experts::Certainty::sure);
+      const std::vector<uint32_t> ids = some();
+      const std::vector<uint32_t> uses(ids.size(), 1);
+      (*cache)->begin(0, ids, uses);
+      size_t seen = 0;
+      for (;; ++seen) {
+        auto lease = (*cache)->next();
+        ASSERT_TRUE(lease.ok()) << lease.error().message;
+        if (!lease->has_value()) break;
+        const auto expected = source.record(ids[(*lease)->index()]);
+        EXPECT_TRUE(std::ranges::equal((*lease)->record(), expected));
+      }
+      EXPECT_EQ(seen, ids.size());
+      (*cache)->end();
+      if (pass % 8 == 3) (*cache)->set_usable_slots(2);
+      if (pass % 8 == 7) (*cache)->set_usable_slots(5);
+    }
+    EXPECT_GT((*cache)->counters().hits, 0u);
+    EXPECT_GT((*cache)->counters().predicted_right, 0u);
+  }
 }
 
 // Calls test(cache, source, rng) for records in one and two pieces, pools from one slot to all,
@@ -334,9 +427,10 @@ TEST(ExpertCache, AWrongPredictionThatFailsIsNobodysError) {
   }
 }
 
-// A disk of 40 MB/s takes 0.2 s for a record and 50 ms for a piece of it.
-TEST(ExpertCache, AWrongPredictionCostsThePiecesThatHaveStarted) {
-  FileSource source(1, 8 * kMiB);
+// A disk of 40 MB/s takes 0.2 s for a record and 50 ms for a piece of it: a quarter of its only
+// extent, or of the larger one of two.
+void a_wrong_prediction_costs_what_has_started(uint32_t pieces) {
+  FileSource source(pieces, 8 * kMiB);
   const auto queue = make_throttled_read_queue(40e6, 0, 64);
   auto cache =
       std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue, threads())).value();
@@ -356,6 +450,36 @@ TEST(ExpertCache, AWrongPredictionCostsThePiecesThatHaveStarted) {
   EXPECT_EQ(counters.predicted_right, 1u);
   EXPECT_GT(counters.hidden_seconds, 0);
   EXPECT_EQ(counters.bytes_read, 24 * kMiB + counters.wasted_bytes);
+}
+
+TEST(ExpertCache, AWrongPredictionCostsThePiecesThatHaveStarted) {
+  a_wrong_prediction_costs_what_has_started(1);
+}
+
+TEST(ExpertCache, AWrongPredictionOfARecordInExtentsToo) {
+  a_wrong_prediction_costs_what_has_started(2);
+}
+
+// An extent is damaged that is in another file than the first one.
+TEST(ExpertCache, AllFilesOfADamagedRecordAreNamed) {
+  FileSource source(2);
+  const std::string other = source.path().string() + "_other";
+  std::filesystem::copy_file(source.path(), other,
+                             std::filesystem::copy_options::overwrite_existing);
+  File second = File::open(other, File::Mode::update).value();
+  source.move_extents(second);
+  const auto queue = make_thread_read_queue(2, 8);
+  auto cache =
+      std::move(ExpertCache::create(source, 8, EvictionRule::lfu, *queue, threads())).value();
+  ASSERT_TRUE(run_pass(*cache, source, 0, {0, 1, 2, 3}).ok());
+  std::byte flipped[] = {source.record(1, 5).back() ^ std::byte{4}};
+  ASSERT_TRUE(second.write_at((16 + 6) * source.record_bytes() - 1, flipped).ok());
+  const Status status = run_pass(*cache, source, 1, {5});
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.error().message.find(source.path().string() + ", " + other + ": layer 1"),
+            std::string::npos)
+      << status.error().message;
+  std::filesystem::remove(other);
 }
 
 TEST(ExpertCache, TooManySlotsAreAnErrorNotACrash) {

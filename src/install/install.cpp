@@ -1,7 +1,6 @@
 #include "install/install.h"
 
-#include <sys/stat.h>
-
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <system_error>
@@ -11,7 +10,11 @@
 #include "base/error.h"
 #include "base/machine.h"
 #include "container/manifest.h"
+#include "install/disk_room.h"
+#include "install/fetch_window.h"
+#include "install/hub_tree.h"
 #include "install/plan.h"
+#include "install/read_order.h"
 #include "install/repack.h"
 
 namespace wader {
@@ -40,31 +43,6 @@ Status check_apart(const fs::path& source, const fs::path& destination) {
       return invalid_argument_error("{} lies in the container {}; choose a place outside of it",
                                     destination.string(), above.string());
   return {};
-}
-
-// Disk blocks that files of this container hold already: a resumed install needs that much less.
-uint64_t held_bytes(const fs::path& directory, const Manifest& manifest) {
-  uint64_t bytes = 0;
-  struct stat info {};
-  for (const auto& [name, record] : manifest.files)
-    if (::stat((directory / name).c_str(), &info) == 0)
-      bytes += static_cast<uint64_t>(info.st_blocks) * 512;
-  return bytes;
-}
-
-Status check_disk(const fs::path& destination, const InstallPlan& plan) {
-  fs::path existing = fs::absolute(destination);
-  std::error_code error;
-  while (!fs::exists(existing, error) && existing.has_relative_path())
-    existing = existing.parent_path();
-  ASSIGN_OR_RETURN(const uint64_t free, free_disk_bytes(existing));
-  const uint64_t held = held_bytes(destination, plan.container.manifest);
-  const uint64_t total = plan.disk_bytes();
-  const uint64_t needed = total > held ? total - held : 0;
-  if (needed <= free) return {};
-  return over_budget_error("{} needs {} ({} bytes) on its disk, and {} ({} bytes) are free",
-                           destination.string(), format_bytes(needed), needed, format_bytes(free),
-                           free);
 }
 
 uint64_t weight_bytes(const Manifest& manifest) {
@@ -119,30 +97,87 @@ StoredPart stored_part(const Json& part) {
   return out;
 }
 
+// What an earlier run left, finished or not.
+uint64_t bytes_there(const InstallPlan& plan, const ContainerWriter& writer) {
+  uint64_t bytes = writer.finished_bytes();
+  const Manifest& manifest = writer.manifest();
+  for (const auto& [layer, order] : plan.container.expert_order)
+    if (!writer.layer_finished(layer))
+      bytes += writer.layer_start(layer).experts * manifest.experts.stride_bytes;
+  if (writer.trunk_finished()) return bytes;
+  const ContainerWriter::TrunkStart& start = writer.trunk_start();
+  const std::vector<uint32_t>& order = plan.container.trunk_order;
+  for (size_t n = 0; n < start.tensors; ++n) bytes += manifest.trunk[order[n]].bytes;
+  if (start.rows == 0) return bytes;
+  const TrunkTensor& t = manifest.trunk[order[start.tensors]];
+  return bytes + start.rows * row_bytes(t.format, t.cols()).value().total();
+}
+
 // Everything that is still missing, then the finish. Returns the container's bytes.
 Result<uint64_t> write_container(const InstallPlan& plan, Repacker& repacker,
-                                 ContainerWriter& writer, ProgressMeter& meter) {
+                                 ContainerWriter& writer, ProgressMeter& meter,
+                                 const fs::path& destination) {
+  std::string_view phase = "trunk";
+  if (plan.hub) {
+    plan.hub->client().set_wait([&](std::string_view note) { return meter.wait(phase, note); });
+    RETURN_IF_ERROR(start_fetching(plan, writer, destination));
+  }
   for (const InstallPlan::PlannedFile& small : plan.small_files)
     RETURN_IF_ERROR(small.text ? writer.write_small_file(small.name, *small.text)
                                : writer.copy_small_file(small.name, small.file));
   RETURN_IF_ERROR(plan.check_source_unchanged());
-  if (!writer.trunk_finished()) {
-    RETURN_IF_ERROR(meter.report("trunk"));
-    RETURN_IF_ERROR(repacker.repack_trunk(writer, meter));
-    meter.set_done(writer.finished_bytes());
+  for (const InstallPlan::Step& step : plan.steps) {
+    if (step.layer ? writer.layer_finished(*step.layer) : writer.trunk_finished()) continue;
+    if (step.layer) phase = "experts";
+    RETURN_IF_ERROR(meter.report(phase));
+    RETURN_IF_ERROR(step.layer ? repacker.repack_layer(writer, *step.layer, meter)
+                               : repacker.repack_trunk(writer, step.end, meter));
   }
-  for (uint32_t layer = 0; layer < writer.manifest().spec.layer_count(); ++layer) {
-    if (!has_experts(writer.manifest().spec, layer) || writer.layer_finished(layer)) continue;
-    RETURN_IF_ERROR(meter.report("experts"));
-    RETURN_IF_ERROR(repacker.repack_layer(writer, layer, meter));
-    meter.set_done(writer.finished_bytes());
-  }
+  meter.set_done(writer.finished_bytes());
   RETURN_IF_ERROR(meter.report("experts"));
+  if (plan.hub) {
+    RETURN_IF_ERROR(plan.hub->finish_proofs());
+    plan.hub->stop();
+    std::error_code ignored;
+    fs::remove(destination / kFetchFile, ignored);
+  }
   return writer.finish(report_of(plan, writer));
 }
 
+// Where a file of the hub turned out to have another SHA-256: what was made of it is made again by
+// the next run, and what was fetched and not used is fetched again.
+Status forget_refuted(const InstallPlan& plan, ContainerWriter& writer,
+                      const fs::path& destination) {
+  const std::vector<uint32_t>& refuted = plan.hub->files_refuted();
+  if (refuted.empty()) return {};
+  const std::vector<uint32_t> file_of = repository_files(plan);
+  const auto is_of_it = [&](const TensorSource& source) {
+    return std::any_of(source.pieces.begin(), source.pieces.end(), [&](const SourceRows& piece) {
+      const auto is_refuted = [&](const SourcePlane& plane) {
+        return std::find(refuted.begin(), refuted.end(), file_of[plane.file]) != refuted.end();
+      };
+      return is_refuted(piece.codes) || is_refuted(piece.scales) || is_refuted(piece.biases);
+    });
+  };
+  if (std::any_of(plan.trunk_sources.begin(), plan.trunk_sources.end(), is_of_it))
+    RETURN_IF_ERROR(writer.forget(std::string(kTrunkFile)));
+  for (const auto& [layer, order] : plan.container.expert_order) {
+    bool of_it = false;
+    for (const uint32_t expert : order) {
+      ASSIGN_OR_RETURN(const auto parts, plan.expert_parts(layer, expert));
+      for (const InstallPlan::ExpertPart& part : parts) of_it = of_it || is_of_it(part.source);
+    }
+    if (of_it) RETURN_IF_ERROR(writer.forget(expert_file_name(layer)));
+  }
+  std::error_code ignored;
+  fs::remove(destination / kFetchFile, ignored);
+  return {};
+}
+
 // What the caller can do about an install that stopped half-way.
-Error explain(Error error) {
+Error explain(Error error, bool remote) {
+  if (error.code == ErrorCode::io && remote)
+    error.message += "; run the same install again, it continues where it stopped";
   if (error.code == ErrorCode::over_budget)
     error.message +=
         "; free some space and run the same install again, it continues where it stopped";
@@ -164,8 +199,10 @@ Result<uint64_t> planned_container_bytes(const InstallOptions& options) {
 Result<InstallReport> install(const InstallOptions& options, const ProgressFn& progress) {
   if (options.destination.empty()) return invalid_argument_error("no destination was given");
   RETURN_IF_ERROR(check_destination(options.destination));
-  ASSIGN_OR_RETURN(const InstallPlan plan, make_install_plan(options));
-  RETURN_IF_ERROR(check_apart(plan.checkpoint->directory(), options.destination));
+  auto planned = make_install_plan(options);
+  if (!planned.ok()) return explain(std::move(planned).error(), options.hub != nullptr);
+  const InstallPlan plan = *std::move(planned);
+  if (!plan.hub) RETURN_IF_ERROR(check_apart(plan.checkpoint->directory(), options.destination));
   RETURN_IF_ERROR(check_disk(options.destination, plan));
   const uint32_t threads =
       options.threads > 0 ? options.threads : choose_threads(process_affinity()).threads;
@@ -175,11 +212,16 @@ Result<InstallReport> install(const InstallOptions& options, const ProgressFn& p
 
   ProgressMeter meter(progress, weight_bytes(writer.manifest()),
                       "the install was stopped; run it again to continue");
-  meter.set_done(writer.finished_bytes());
-  auto bytes = write_container(plan, repacker, writer, meter);
+  meter.set_done(bytes_there(plan, writer));
+  auto bytes = write_container(plan, repacker, writer, meter, options.destination);
+  if (plan.hub) plan.hub->client().set_wait({});
   if (!bytes.ok()) {
+    if (plan.hub) {
+      plan.hub->stop();
+      RETURN_IF_ERROR(forget_refuted(plan, writer, options.destination));
+    }
     if (is_final(bytes.error().code)) RETURN_IF_ERROR(writer.discard());
-    return explain(std::move(bytes).error());
+    return explain(std::move(bytes).error(), plan.hub != nullptr);
   }
   InstallReport report;
   report.container = options.destination;
@@ -189,6 +231,15 @@ Result<InstallReport> install(const InstallOptions& options, const ProgressFn& p
   report.started_over = writer.started_over();
   report.experts = stored_part(writer.manifest().report["experts"]);
   report.trunk = stored_part(writer.manifest().report["trunk"]);
+  if (plan.hub) {
+    report.fetched_bytes = plan.hub->client().bytes_received();
+    const std::vector<uint32_t>& proven = plan.hub->files_proven();
+    for (const uint32_t file : plan.hub->files_opened()) {
+      const HubFile& facts = plan.hub->client().files()[file];
+      const bool is_proven = std::find(proven.begin(), proven.end(), file) != proven.end();
+      report.weight_files.push_back({facts.name, facts.bytes, facts.sha256, is_proven});
+    }
+  }
   return report;
 }
 

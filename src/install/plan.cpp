@@ -1,16 +1,19 @@
 #include "install/plan.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "container/manifest.h"
+#include "install/fetch_window.h"
 #include "install/formats.h"
+#include "install/hub_tree.h"
+#include "install/in_place.h"
+#include "install/proof_plan.h"
+#include "install/read_order.h"
+#include "install/source_order.h"
 #include "install/source_reader.h"
 
 namespace wader {
@@ -19,16 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kBlockBytes = 4096;
+constexpr uint64_t kMinWindowBytes = 64 * kMiB, kMaxAheadBytes = 320 * kMiB;
+// For digests at most a sixteenth of the container is added to the disk's peak, or so much.
+constexpr uint64_t kProofBytes = 256 * kMiB, kProofPart = 16;
 
-Result<SourceStamp> stamp_of(const File& file) {
-  struct stat info {};
-  if (::fstat(file.fd(), &info) != 0) return errno_error(errno, file.path());
-  return SourceStamp{static_cast<uint64_t>(info.st_size),
-                     int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
-}
-
-Status check_unchanged(const File& file, const SourceStamp& stamp) {
-  ASSIGN_OR_RETURN(const SourceStamp now, stamp_of(file));
+Status check_unchanged(const ByteSource& file, const SourceStamp& stamp) {
+  ASSIGN_OR_RETURN(const SourceStamp now, file.stamp());
   if (now != stamp) return corrupt_error("{} changed while it was being installed", file.path());
   return {};
 }
@@ -114,7 +113,7 @@ Result<InstallPlan::PlannedFile> plan_small_file(const Checkpoint& checkpoint, S
   } else {
     ASSIGN_OR_RETURN(planned.file,
                      File::open(checkpoint.directory() / planned.name, File::Mode::read));
-    ASSIGN_OR_RETURN(planned.stamp, stamp_of(planned.file));
+    ASSIGN_OR_RETURN(planned.stamp, planned.file.stamp());
   }
   if (planned.stamp.bytes > kMaxSmallFileBytes)
     return corrupt_error("{}: {}, and a file of this kind has at most {}",
@@ -133,18 +132,21 @@ Status plan_small_files(InstallPlan& plan) {
   return {};
 }
 
-Json stamp_to_json(const File& file, const SourceStamp& stamp) {
-  return {{"name", fs::path(file.path()).filename().string()},
-          {"bytes", stamp.bytes},
-          {"modified_ns", stamp.modified_ns}};
+Json stamp_to_json(const ByteSource& file, const SourceStamp& stamp) {
+  Json json = {{"name", fs::path(file.path()).filename().string()}, {"bytes", stamp.bytes}};
+  if (stamp.tag.empty())
+    json["modified_ns"] = stamp.modified_ns;
+  else
+    json["tag"] = stamp.tag;
+  return json;
 }
 
 // All that decides the container's bytes. Another value here means that finished pieces do not fit.
-Json origin_of(const InstallPlan& plan, const fs::path& source) {
+Json origin_of(const InstallPlan& plan, const std::string& source) {
   const Manifest& manifest = plan.container.manifest;
   Json files = Json::array();
   for (size_t i = 0; i < plan.stamps.size(); ++i)
-    files.push_back(stamp_to_json(plan.checkpoint->files()[i], plan.stamps[i]));
+    files.push_back(stamp_to_json(*plan.checkpoint->files()[i], plan.stamps[i]));
   for (const InstallPlan::PlannedFile& small : plan.small_files)
     files.push_back(small.text ? Json({{"name", small.name},
                                        {"bytes", small.text->size()},
@@ -153,21 +155,47 @@ Json origin_of(const InstallPlan& plan, const fs::path& source) {
   std::string trunk;
   for (const TrunkTensor& tensor : manifest.trunk) trunk += format_name(tensor.format) + "\n";
   const std::string spec = json_text(spec_to_json(manifest.spec));
-  return {{"format_version", kFormatVersion},
-          {"source", source.string()},
-          {"source_files", std::move(files)},
-          {"experts",
-           {{"gate_up", format_name(manifest.experts.format.gate_up)},
-            {"down", format_name(manifest.experts.format.down)}}},
-          {"trunk", trunk_format_text(manifest)},
-          {"trunk_formats", digest_to_hex(xxh3_64(trunk))},
-          {"layers", manifest.spec.layer_count()},
-          {"spec", digest_to_hex(xxh3_64(spec))}};
+  Json origin = {{"format_version", kFormatVersion},
+                 {"source", source},
+                 {"source_files", std::move(files)},
+                 {"experts",
+                  {{"gate_up", format_name(manifest.experts.format.gate_up)},
+                   {"down", format_name(manifest.experts.format.down)}}},
+                 {"trunk", trunk_format_text(manifest)},
+                 {"trunk_formats", digest_to_hex(xxh3_64(trunk))},
+                 {"layers", manifest.spec.layer_count()},
+                 {"spec", digest_to_hex(xxh3_64(spec))}};
+  if (plan.container.in_place) origin["in_place"] = true;
+  return origin;
+}
+
+// As for an install from its beginning, so that the window is as large in every run.
+Status plan_hub_proofs(InstallPlan& plan) {
+  ASSIGN_OR_RETURN(FetchPlan reads, plan_reads(plan, nullptr));
+  const std::vector<uint32_t> file_of = repository_files(plan);
+  std::vector<ProofFile> files;
+  for (uint32_t i = 0; i < file_of.size(); ++i) {
+    const HubFile& facts = plan.hub->client().files()[file_of[i]];
+    if (!facts.sha256.empty())
+      files.push_back({i, facts.bytes, plan.hub->hashed_bytes(file_of[i])});
+  }
+  uint64_t container_bytes = 0;
+  for (const auto& [name, record] : plan.container.manifest.files) container_bytes += record.bytes;
+  const ProofPlan proofs =
+      plan_proofs(reads, files, {}, std::max(kProofBytes, container_bytes / kProofPart));
+  plan.provable_files = proofs.files.size();
+  // An eighth more: places of all sizes come and go, and leave holes.
+  plan.proof_bytes = align_up(proofs.held_bytes + proofs.held_bytes / 8, kBlockBytes);
+  return {};
 }
 
 }  // namespace
 
 Result<InstallPlan> make_install_plan(const InstallOptions& options) {
+  if (options.hub) {
+    ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(HubTree(options.hub, options.destination)));
+    return make_install_plan(std::move(checkpoint), options);
+  }
   ASSIGN_OR_RETURN(auto checkpoint, Checkpoint::open(options.source));
   return make_install_plan(std::move(checkpoint), options);
 }
@@ -176,6 +204,7 @@ Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
                                       const InstallOptions& options) {
   InstallPlan plan;
   plan.checkpoint = std::move(checkpoint);
+  plan.hub = options.hub;
 
   Manifest& manifest = plan.container.manifest;
   manifest.spec = plan.checkpoint->spec();
@@ -187,19 +216,38 @@ Result<InstallPlan> make_install_plan(std::unique_ptr<Checkpoint> checkpoint,
                                manifest.spec.layers.end());
   RETURN_IF_ERROR(validate_spec(manifest.spec));
 
-  std::error_code error;
-  const fs::path directory = fs::weakly_canonical(plan.checkpoint->directory(), error);
-  if (error) return errno_error(error.value(), plan.checkpoint->directory().string());
-  name_source(directory, manifest);
-  for (const File& file : plan.checkpoint->files()) {
-    ASSIGN_OR_RETURN(const SourceStamp stamp, stamp_of(file));
-    plan.stamps.push_back(stamp);
+  std::string source;
+  if (plan.hub) {
+    manifest.source = plan.hub->client().repository();
+    manifest.revision = plan.hub->client().commit();
+    source = fmt::format("hub:{}@{}", manifest.source, manifest.revision);
+    plan.container.scratch_files = {std::string(kFetchFile)};
+  } else {
+    std::error_code error;
+    const fs::path directory = fs::weakly_canonical(plan.checkpoint->directory(), error);
+    if (error) return errno_error(error.value(), plan.checkpoint->directory().string());
+    name_source(directory, manifest);
+    source = directory.string();
   }
-  RETURN_IF_ERROR(plan_experts(options.experts, plan));
+  for (const auto& file : plan.checkpoint->files()) {
+    ASSIGN_OR_RETURN(SourceStamp stamp, file->stamp());
+    plan.stamps.push_back(std::move(stamp));
+  }
+  std::optional<DType> experts = options.experts;
+  // What is used in place is used as it is: nothing is quantised.
+  if (const ExpertFormat own = plan.checkpoint->expert_format();
+      options.in_place && !experts && own == ExpertFormat{DType::bf16, DType::bf16})
+    experts = DType::bf16;
+  RETURN_IF_ERROR(plan_experts(experts, plan));
   RETURN_IF_ERROR(plan_trunk(options.trunk, plan));
+  RETURN_IF_ERROR(order_by_source(plan));
   manifest.files = weight_files(manifest);
   RETURN_IF_ERROR(plan_small_files(plan));
-  plan.container.origin = origin_of(plan, directory);
+  if (options.in_place) {
+    ASSIGN_OR_RETURN(plan.container.in_place, find_in_place(plan));
+  }
+  plan.container.origin = origin_of(plan, source);
+  if (plan.hub) RETURN_IF_ERROR(plan_hub_proofs(plan));
   return plan;
 }
 
@@ -222,7 +270,7 @@ Result<std::vector<InstallPlan::ExpertPart>> InstallPlan::expert_parts(uint32_t 
 
 Status InstallPlan::check_source_unchanged() const {
   for (size_t i = 0; i < stamps.size(); ++i)
-    RETURN_IF_ERROR(check_unchanged(checkpoint->files()[i], stamps[i]));
+    RETURN_IF_ERROR(check_unchanged(*checkpoint->files()[i], stamps[i]));
   for (const PlannedFile& small : small_files)
     if (!small.text) RETURN_IF_ERROR(check_unchanged(small.file, small.stamp));
   return {};
@@ -231,24 +279,46 @@ Status InstallPlan::check_source_unchanged() const {
 Status InstallPlan::read_source(uint32_t file, uint64_t offset_bytes,
                                 std::span<std::byte> into) const {
   CHECK(file < stamps.size());
-  Status read = checkpoint->files()[file].read_at(offset_bytes, into);
-  if (!read.ok()) RETURN_IF_ERROR(check_unchanged(checkpoint->files()[file], stamps[file]));
+  Status read = checkpoint->files()[file]->read_at(offset_bytes, into);
+  if (!read.ok()) RETURN_IF_ERROR(check_unchanged(*checkpoint->files()[file], stamps[file]));
   return read;
+}
+
+size_t InstallPlan::source_position() const {
+  return hub ? hub->position() : 0;
+}
+
+void InstallPlan::source_kept(size_t position) const {
+  if (hub) hub->release(position);
+}
+
+uint64_t InstallPlan::window_bytes() const {
+  if (!hub) return 0;
+  // An expert that is being stored, the next one, and what all connections are at.
+  const uint64_t needed =
+      2 * expert_source_bytes + 16 * kMiB + hub->client().settings().connections * kMaxChunkBytes;
+  return std::max(std::min(needed, kMaxAheadBytes) + proof_bytes, kMinWindowBytes);
 }
 
 uint64_t InstallPlan::disk_bytes() const {
   uint64_t bytes = 2 * kBlockBytes;  // the directory and experts/
   for (const auto& [name, record] : container.manifest.files)
-    bytes += align_up(record.bytes, kBlockBytes);
+    if (!container.in_place || !is_expert_file_name(name))
+      bytes += align_up(record.bytes, kBlockBytes);
+  if (container.in_place)
+    bytes += align_up(in_place_to_text(*container.in_place).size(), kBlockBytes);
   // Manifest: its digests and report are still to come, at most so many bytes a trunk tensor and a
   // layer. Journal: 19 bytes a digest, a line a file, and the same report.
   const uint64_t files = container.manifest.files.size();
   const uint64_t report =
       512 + 160 * trunk.size() + 288 * container.manifest.spec.moe_layer_count();
   const uint64_t manifest = manifest_to_text(container.manifest).size() + 64 * files + report;
-  const uint64_t journal = json_text(container.origin).size() + 256 * files +
-                           19 * digest_count(container.manifest) + report;
-  return bytes + align_up(manifest, kBlockBytes) + align_up(journal, kBlockBytes);
+  // … and a line of 512 bytes every 4 MiB for what is known of unfinished files, with its digests.
+  const uint64_t parts = 512 * (bytes / (4 * kMiB) + files) + report;
+  const uint64_t journal = json_text(container.origin).size() + 256 * files + parts +
+                           2 * 19 * digest_count(container.manifest) + report;
+  return bytes + align_up(manifest, kBlockBytes) + align_up(journal, kBlockBytes) +
+         (hub ? window_bytes() + kMiB : 0);
 }
 
 }  // namespace wader

@@ -8,11 +8,11 @@
 
 #include "base/error.h"
 #include "container/manifest.h"
+#include "install/read_order.h"
 
 namespace wader {
 namespace {
 
-constexpr uint64_t kBatchBytes = 2 * kMiB;  // of trunk rows; a longer row is a batch of its own
 // Quantised in 0.1 ms: the least that is worth waking a thread for.
 constexpr uint64_t kThreadValues = 16 * 1024;
 constexpr std::array kMatrices = {ExpertMatrix::gate_up, ExpertMatrix::down};
@@ -55,19 +55,29 @@ Error fault_error(const RowFault& fault, const SourceRow& source, uint64_t row, 
   UNREACHABLE("no fault");
 }
 
+// Sums as numbers that read back as the same ones: JSON has the shortest text that does.
+Json loss_to_json(const RowLoss& loss) {
+  return Json::array({loss.signal, loss.noise});
+}
+
+RowLoss loss_from_json(const Json& note, const char* key) {
+  if (!json_has(note, key) || !note[key].is_array() || note[key].size() != 2 ||
+      !note[key][0].is_number() || !note[key][1].is_number())
+    return {};
+  return {note[key][0].get<double>(), note[key][1].get<double>()};
+}
+
+void take_matrices(const Json& note, Json& matrices) {
+  if (!json_has(note, "matrices") || !note["matrices"].is_object()) return;
+  for (const auto& [name, facts] : note["matrices"].items()) matrices[name] = facts;
+}
+
 }  // namespace
 
 Json Repacker::MatrixFacts::to_json() const {
   Json snr_db = nullptr;  // nothing was lost
   if (loss.noise > 0) snr_db = std::round(1000 * std::log10(loss.signal / loss.noise)) / 100;
   return {{"source", format_name(source)}, {"stored", format_name(stored)}, {"snr_db", snr_db}};
-}
-
-uint64_t Repacker::batch_rows(size_t index) const {
-  const TrunkTensor& t = plan_->container.manifest.trunk[index];
-  const uint64_t row = std::max(longest_row_bytes(plan_->trunk_sources[index]),
-                                row_bytes(t.format, t.cols()).value().total());
-  return std::clamp<uint64_t>(kBatchBytes / row, 1, t.rows());
 }
 
 Result<Repacker> Repacker::create(const InstallPlan& plan, int threads) {
@@ -77,7 +87,7 @@ Result<Repacker> Repacker::create(const InstallPlan& plan, int threads) {
   uint64_t staging = plan.expert_source_bytes, batch = 0, rows = 0, cols = 0;
   for (size_t i = 0; i < manifest.trunk.size(); ++i) {
     const TrunkTensor& t = manifest.trunk[i];
-    const uint64_t n = repacker.batch_rows(i);
+    const uint64_t n = trunk_batch_rows(plan, i);
     staging = std::max(staging, n * longest_row_bytes(plan.trunk_sources[i]));
     batch = std::max(batch, n * row_bytes(t.format, t.cols()).value().total());
     rows = std::max(rows, n);
@@ -91,6 +101,7 @@ Result<Repacker> Repacker::create(const InstallPlan& plan, int threads) {
   }
   ASSIGN_OR_RETURN(repacker.staging_, AlignedBuffer::allocate(staging));
   ASSIGN_OR_RETURN(repacker.record_, AlignedBuffer::allocate(manifest.experts.stride_bytes));
+  ASSIGN_OR_RETURN(repacker.written_, AlignedBuffer::allocate(manifest.experts.stride_bytes));
   ASSIGN_OR_RETURN(repacker.batch_, AlignedBuffer::allocate(batch));
   repacker.rows_.resize(std::max(rows, expert_rows));
   repacker.losses_.resize(repacker.rows_.size());
@@ -128,7 +139,7 @@ Status Repacker::store(const Batch& batch, const std::string& what, RowLoss& los
   if (first != nullptr) {
     const SourceRow& source = batch.rows[first->fault_row];
     return fault_error(first->fault, source, batch.first_row + first->fault_row, batch.cols,
-                       plan_->checkpoint->files()[source.piece->codes.file].path(), what);
+                       plan_->checkpoint->files()[source.piece->codes.file]->path(), what);
   }
   for (size_t r = 0; r < batch.rows.size(); ++r) {
     loss.signal += losses_[r].signal;
@@ -137,27 +148,78 @@ Status Repacker::store(const Batch& batch, const std::string& what, RowLoss& los
   return {};
 }
 
-Status Repacker::repack_trunk(ContainerWriter& writer, ProgressMeter& meter) {
+Status Repacker::repack_trunk(ContainerWriter& writer, size_t end, ProgressMeter& meter) {
+  uint64_t first_row = 0;
+  RowLoss loss;
+  if (!tensors_done_) {
+    const ContainerWriter::TrunkStart& start = writer.trunk_start();
+    for (const Json& note : start.notes) take_matrices(note, matrices_);
+    for (const auto& [name, facts] : matrices_.items()) noted_.insert(name);
+    if (start.rows > 0) loss = loss_from_json(start.notes.back(), "loss");
+    first_row = start.rows;
+    tensors_done_ = start.tensors;
+  }
+  const size_t all = plan_->trunk.size();
+  if (end < all && end <= *tensors_done_) {
+    if (first_row > 0) tensors_done_.reset();  // in the middle of one that comes later
+    return {};
+  }
   RETURN_IF_ERROR(writer.begin_trunk());
-  Json matrices = Json::object();
-  for (size_t i = 0; i < plan_->trunk.size(); ++i) {
-    MatrixFacts facts{plan_->trunk_sources[i].format, writer.manifest().trunk[i].format, {}};
-    RETURN_IF_ERROR(repack_tensor(writer, i, meter, facts.loss));
+  for (; *tensors_done_ < end; ++*tensors_done_) {
+    const size_t i = plan_->container.trunk_order[*tensors_done_];
+    MatrixFacts facts{plan_->trunk_sources[i].format, writer.manifest().trunk[i].format,
+                      std::exchange(loss, {})};
+    RETURN_IF_ERROR(repack_tensor(writer, i, std::exchange(first_row, 0), meter, facts.loss));
     if (plan_->trunk[i].role != TrunkRole::matrix) continue;
-    matrices[plan_->trunk[i].name] = facts.to_json();
+    matrices_[plan_->trunk[i].name] = facts.to_json();
+    if (*tensors_done_ + 1 < end) RETURN_IF_ERROR(keep_trunk(writer, {}, false));
   }
   RETURN_IF_ERROR(plan_->check_source_unchanged());
-  return writer.finish_trunk(std::move(matrices));
+  if (end < all) {
+    RETURN_IF_ERROR(keep_trunk(writer, {}, true));
+    writer.pause_trunk();
+    return {};
+  }
+  RETURN_IF_ERROR(writer.finish_trunk(matrices_));
+  plan_->source_kept(plan_->source_position());
+  return {};
 }
 
-Status Repacker::repack_tensor(ContainerWriter& writer, size_t index, ProgressMeter& meter,
-                               RowLoss& loss) {
+// Notes of the trunk's file: the matrices that were done since the note before, and the sums of the
+// one that is not.
+Status Repacker::keep_trunk(ContainerWriter& writer, const RowLoss& loss, bool always) {
+  if (!always && !writer.keep_due()) return {};
+  Json fresh = Json::object();
+  for (const auto& [name, facts] : matrices_.items())
+    if (!noted_.contains(name)) fresh[name] = facts;
+  for (const auto& [name, facts] : fresh.items()) noted_.insert(name);
+  RETURN_IF_ERROR(writer.keep({{"matrices", std::move(fresh)}, {"loss", loss_to_json(loss)}}));
+  plan_->source_kept(plan_->source_position());
+  return {};
+}
+
+Status Repacker::repack_tensor(ContainerWriter& writer, size_t index, uint64_t first_row,
+                               ProgressMeter& meter, RowLoss& loss) {
   const TrunkTensor& t = writer.manifest().trunk[index];
+  const uint64_t row_bytes_all = row_bytes(t.format, t.cols()).value().total();
+  const auto take = [&](uint64_t first, const ContainerWriter::TrunkRows& rows) -> Status {
+    const uint64_t n = rows.bytes() / row_bytes_all;
+    RETURN_IF_ERROR(writer.append_trunk(rows));
+    // With a row left at least: a tensor that is done has its facts in the note after it.
+    if (first + n < t.rows()) RETURN_IF_ERROR(keep_trunk(writer, loss, false));
+    return meter.advance(phase_, rows.bytes());
+  };
+  return make_tensor(index, first_row, loss, take);
+}
+
+Status Repacker::make_tensor(size_t index, uint64_t first_row, RowLoss& loss,
+                             const TakeRows& take) {
+  const TrunkTensor& t = plan_->container.manifest.trunk[index];
   const TensorSource& source = plan_->trunk_sources[index];
   const RowBytes row = row_bytes(t.format, t.cols()).value();
   const std::string what = fmt::format("trunk tensor {}", t.name);
-  const uint64_t batch = batch_rows(index);
-  for (uint64_t done = 0; done < t.rows();) {
+  const uint64_t batch = trunk_batch_rows(*plan_, index);
+  for (uint64_t done = first_row; done < t.rows();) {
     const uint64_t n = std::min(batch, t.rows() - done);
     const auto rows = std::span(rows_).first(n);
     const SourceReader::Request request{&source, done, rows};
@@ -165,27 +227,56 @@ Status Repacker::repack_tensor(ContainerWriter& writer, size_t index, ProgressMe
     const RowPlanes out = planes_of(batch_.span(), row, n);
     RETURN_IF_ERROR(store({rows, static_cast<uint32_t>(t.cols()), done, source.add, t.format, out},
                           what, loss));
-    RETURN_IF_ERROR(writer.append_trunk({out.codes, out.scales, out.biases}));
-    RETURN_IF_ERROR(meter.advance("trunk", n * row.total()));
+    RETURN_IF_ERROR(take(done, {out.codes, out.scales, out.biases}));
     done += n;
   }
   return {};
 }
 
+Result<std::span<const std::byte>> Repacker::make_expert(uint32_t layer, uint32_t expert) {
+  const ExpertLayout& layout = plan_->container.manifest.experts;
+  std::array<MatrixFacts, 2> facts{};
+  for (const ExpertMatrix matrix : kMatrices)
+    facts[static_cast<size_t>(matrix)].stored = layout.format.of(matrix);
+  RETURN_IF_ERROR(repack_expert(layer, expert, std::nullopt, facts));
+  return std::span<const std::byte>(record_.span().first(layout.stride_bytes));
+}
+
 Status Repacker::repack_layer(ContainerWriter& writer, uint32_t layer, ProgressMeter& meter) {
+  const ContainerWriter::LayerStart start = writer.layer_start(layer);
   RETURN_IF_ERROR(writer.begin_layer(layer));
+  phase_ = "experts";
   const ExpertLayout& layout = writer.manifest().experts;
   const ExpertFormat source = plan_->checkpoint->expert_format();
   std::array<MatrixFacts, 2> facts{};
   for (const ExpertMatrix matrix : kMatrices)
     facts[static_cast<size_t>(matrix)] = {source.of(matrix), layout.format.of(matrix), {}};
-  for (uint32_t expert = 0; expert < writer.manifest().spec.experts; ++expert) {
-    RETURN_IF_ERROR(repack_expert(layer, expert, facts));
-    RETURN_IF_ERROR(writer.append_expert(record_.span().first(layout.stride_bytes)));
-    RETURN_IF_ERROR(meter.advance("experts", layout.stride_bytes));
+  if (start.experts > 0) {
+    facts[0].loss = loss_from_json(start.note, "gate_up");
+    facts[1].loss = loss_from_json(start.note, "down");
+  }
+  const std::vector<uint32_t>& order = plan_->container.expert_order.at(layer);
+  for (uint32_t n = start.experts; n < order.size(); ++n) {
+    // An expert is written while the next one is made: what can be kept is what stood before this
+    // one.
+    const std::array<MatrixFacts, 2> before = facts;
+    const size_t position = plan_->source_position();
+    std::swap(record_, written_);
+    const auto next = n + 1 < order.size() ? std::optional(order[n + 1]) : std::nullopt;
+    RETURN_IF_ERROR(repack_expert(layer, order[n], next, facts));
+    RETURN_IF_ERROR(writer.append_expert_later(record_.span().first(layout.stride_bytes)));
+    if (n > start.experts && writer.keep_due()) {
+      RETURN_IF_ERROR(writer.keep(
+          {{"gate_up", loss_to_json(before[0].loss)}, {"down", loss_to_json(before[1].loss)}}));
+      plan_->source_kept(position);
+    }
+    RETURN_IF_ERROR(meter.advance(phase_, layout.stride_bytes));
   }
   RETURN_IF_ERROR(plan_->check_source_unchanged());
-  return writer.finish_layer({{"gate_up", facts[0].to_json()}, {"down", facts[1].to_json()}});
+  RETURN_IF_ERROR(
+      writer.finish_layer({{"gate_up", facts[0].to_json()}, {"down", facts[1].to_json()}}));
+  plan_->source_kept(plan_->source_position());
+  return {};
 }
 
 RowPlanes Repacker::part_planes(const InstallPlan::ExpertPart& part) {
@@ -203,23 +294,15 @@ RowPlanes Repacker::part_planes(const InstallPlan::ExpertPart& part) {
           record.subspan(at.biases, rows * row.biases)};
 }
 
-Status Repacker::repack_expert(uint32_t layer, uint32_t expert, std::array<MatrixFacts, 2>& facts) {
+Status Repacker::repack_expert(uint32_t layer, uint32_t expert, std::optional<uint32_t> next,
+                               std::array<MatrixFacts, 2>& facts) {
   using Part = InstallPlan::ExpertPart;
-  const auto requests_of = [&](const std::vector<Part>& parts) {
-    std::vector<SourceReader::Request> requests;
-    size_t at = 0;
-    for (const Part& part : parts) {
-      requests.push_back({&part.source, 0, std::span(rows_).subspan(at, part.source.rows)});
-      at += part.source.rows;
-    }
-    return requests;
-  };
   ASSIGN_OR_RETURN(const std::vector<Part> parts, plan_->expert_parts(layer, expert));
-  const auto requests = requests_of(parts);
+  const auto requests = expert_requests(parts, rows_);
   RETURN_IF_ERROR(reader_.read(requests, staging_.span()));
-  if (expert + 1 < plan_->container.manifest.spec.experts) {
-    ASSIGN_OR_RETURN(const std::vector<Part> next, plan_->expert_parts(layer, expert + 1));
-    reader_.prefetch(requests_of(next));
+  if (next) {
+    ASSIGN_OR_RETURN(const std::vector<Part> next_parts, plan_->expert_parts(layer, *next));
+    reader_.prefetch(expert_requests(next_parts, rows_));
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part& part = parts[i];

@@ -6,8 +6,12 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -29,8 +33,16 @@ class Repacker {
   // Each begins, fills and finishes its file. corrupt for a NaN or infinity among values, scales or
   // biases and for the E8M0 scale byte 255, which is NaN: every one named by tensor, layer and
   // expert.
-  Status repack_trunk(ContainerWriter& writer, ProgressMeter& meter);
+  // The trunk: the tensors up to the `end`-th in the plan's order; the last of them end the file.
+  Status repack_trunk(ContainerWriter& writer, size_t end, ProgressMeter& meter);
   Status repack_layer(ContainerWriter& writer, uint32_t layer, ProgressMeter& meter);
+
+  // One expert's record, valid until the next call; and the rows of one trunk tensor, batch after
+  // batch.
+  Result<std::span<const std::byte>> make_expert(uint32_t layer, uint32_t expert);
+  using TakeRows =
+      std::function<Status(uint64_t first_row, const ContainerWriter::TrunkRows& rows)>;
+  Status make_tensor(size_t index, uint64_t first_row, RowLoss& loss, const TakeRows& take);
 
   uint64_t source_bytes_read() const { return reader_.bytes_read(); }
 
@@ -59,10 +71,13 @@ class Repacker {
 
   explicit Repacker(const InstallPlan& plan) : plan_(&plan), reader_(plan) {}
 
-  // Rows of trunk tensor `index` that are read and stored together.
-  uint64_t batch_rows(size_t index) const;
-  Status repack_tensor(ContainerWriter& writer, size_t index, ProgressMeter& meter, RowLoss& loss);
-  Status repack_expert(uint32_t layer, uint32_t expert, std::array<MatrixFacts, 2>& facts);
+  // From `first_row` on.
+  Status repack_tensor(ContainerWriter& writer, size_t index, uint64_t first_row,
+                       ProgressMeter& meter, RowLoss& loss);
+  Status keep_trunk(ContainerWriter& writer, const RowLoss& loss, bool always);
+  // `next`: the expert after it, which the kernel may begin to read.
+  Status repack_expert(uint32_t layer, uint32_t expert, std::optional<uint32_t> next,
+                       std::array<MatrixFacts, 2>& facts);
   // Bytes of an expert's part in record_.
   RowPlanes part_planes(const InstallPlan::ExpertPart& part);
   // Threads take slices of the rows; sums and faults are those of one thread. `what`: "trunk tensor
@@ -74,10 +89,18 @@ class Repacker {
   std::unique_ptr<ThreadPool> pool_;
   AlignedBuffer staging_;  // what was read
   AlignedBuffer record_;   // one expert; its padding is zeroed once and never written
+  AlignedBuffer written_;  // the one before it
   AlignedBuffer batch_;    // of trunk rows as the container stores them
   std::vector<SourceRow> rows_;
   std::vector<RowLoss> losses_;  // a row each
   std::vector<ThreadState> threads_;
+  // What progress calls it: the trunk's tensors between layers are not a phase of their own.
+  std::string_view phase_ = "trunk";
+  // Of the trunk: what its report has so far, of which matrices the journal has it, and how many
+  // tensors are done.
+  Json matrices_ = Json::object();
+  std::set<std::string> noted_;
+  std::optional<size_t> tensors_done_;
 };
 
 }  // namespace wader

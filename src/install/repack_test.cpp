@@ -94,7 +94,7 @@ class RepackTest : public ::testing::Test {
     }
     const fs::path file = scratch_.path() / (std::string(mixture.name) + ".bin");
     testing::write_bytes(file, builder.bytes());
-    parts.files.push_back(File::open(file, File::Mode::read).value());
+    parts.files.push_back(std::make_unique<File>(File::open(file, File::Mode::read).value()));
     parts.small_files.push_back({"generation_config.json", "{\"eos_token_id\": 7}"});
     return std::make_unique<BoundCheckpoint>(std::move(parts));
   }
@@ -106,7 +106,7 @@ class RepackTest : public ::testing::Test {
     ProgressMeter meter(no_progress, 1, "stopped");
     for (const auto& small : plan.small_files)
       RETURN_IF_ERROR(writer.write_small_file(small.name, *small.text));
-    RETURN_IF_ERROR(repacker.repack_trunk(writer, meter));
+    RETURN_IF_ERROR(repacker.repack_trunk(writer, plan.trunk.size(), meter));
     for (uint32_t layer = 0; layer < plan.container.manifest.spec.layer_count(); ++layer)
       if (has_experts(plan.container.manifest.spec, layer))
         RETURN_IF_ERROR(repacker.repack_layer(writer, layer, meter));

@@ -1,7 +1,5 @@
 #include "install/source_reader.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -9,9 +7,6 @@
 
 namespace wader {
 namespace {
-
-// Linux caps a single request for read-ahead at what the device takes at once, often 128 KiB.
-constexpr uint64_t kAdviceBytes = 128 * kKiB;
 
 // Of one row in the files: paired scales and biases are one plane.
 RowBytes stored_row_bytes(const SourceRows& piece, uint64_t cols) {
@@ -55,6 +50,27 @@ void SourceReader::collect(std::span<const Request> requests) {
   });
 }
 
+size_t SourceReader::end_of_run(size_t first) const {
+  size_t i = first + 1;
+  while (i < extents_.size() && extents_[i].file == extents_[first].file &&
+         extents_[i].offset_bytes == extents_[i - 1].offset_bytes + extents_[i - 1].bytes())
+    ++i;
+  return i;
+}
+
+std::vector<SourceRange> SourceReader::ranges(std::span<const Request> requests) {
+  collect(requests);
+  std::vector<SourceRange> out;
+  for (size_t i = 0; i < extents_.size();) {
+    const size_t end = end_of_run(i);
+    const Extent& last = extents_[end - 1];
+    out.push_back({extents_[i].file, extents_[i].offset_bytes,
+                   last.offset_bytes + last.bytes() - extents_[i].offset_bytes});
+    i = end;
+  }
+  return out;
+}
+
 Status SourceReader::read(std::span<const Request> requests, std::span<std::byte> staging) {
   for (const Request& request : requests)
     std::fill(request.rows.begin(), request.rows.end(), SourceRow());
@@ -63,9 +79,7 @@ Status SourceReader::read(std::span<const Request> requests, std::span<std::byte
   for (size_t i = 0; i < extents_.size();) {
     const uint64_t begin = extents_[i].offset_bytes, place = at;
     const uint32_t file = extents_[i].file;
-    for (; i < extents_.size() && extents_[i].file == file &&
-           extents_[i].offset_bytes == begin + (at - place);
-         ++i) {
+    for (const size_t end = end_of_run(i); i < end; ++i) {
       const Extent& e = extents_[i];
       CHECK(at + e.bytes() <= staging.size());
       for (uint64_t r = 0; r < e.rows; ++r) {
@@ -87,13 +101,8 @@ Status SourceReader::read(std::span<const Request> requests, std::span<std::byte
 
 void SourceReader::prefetch(std::span<const Request> requests) {
   collect(requests);
-  for (const Extent& e : extents_) {
-    const int fd = plan_->checkpoint->files()[e.file].fd();
-    for (uint64_t done = 0; done < e.bytes(); done += kAdviceBytes)
-      ::posix_fadvise(fd, static_cast<off_t>(e.offset_bytes + done),
-                      static_cast<off_t>(std::min(kAdviceBytes, e.bytes() - done)),
-                      POSIX_FADV_WILLNEED);
-  }
+  for (const Extent& e : extents_)
+    plan_->checkpoint->files()[e.file]->will_read(e.offset_bytes, e.bytes());
 }
 
 uint64_t longest_row_bytes(const TensorSource& source) {

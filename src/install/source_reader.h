@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "install/fetch_plan.h"
 #include "install/plan.h"
 #include "install/row_store.h"
 
@@ -27,6 +28,9 @@ class SourceReader {
   // has source_bytes() for each of them.
   Status read(std::span<const Request> requests, std::span<std::byte> staging);
 
+  // The reads that read() makes, in its order.
+  std::vector<SourceRange> ranges(std::span<const Request> requests);
+
   // Asks the kernel to start reading: a later read() of the same finds them in memory.
   void prefetch(std::span<const Request> requests);
 
@@ -45,6 +49,8 @@ class SourceReader {
     uint64_t bytes() const { return row_bytes * rows; }
   };
 
+  // The run of extents from `first` on that is one read; returns its end.
+  size_t end_of_run(size_t first) const;
   void collect(std::span<const Request> requests);
   void add_plane(const Request& request, const SourceRows& piece, const SourcePlane& plane,
                  uint64_t row_bytes, const std::byte* SourceRow::*member, uint64_t begin,

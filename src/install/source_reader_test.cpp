@@ -15,7 +15,8 @@ class SourceReaderTest : public ::testing::Test {
     BoundCheckpoint::Parts parts;
     parts.spec = testing::small_spec();
     parts.tensors.experts.resize(2);
-    parts.files.push_back(File::open(scratch_.path() / "source.bin", File::Mode::read).value());
+    parts.files.push_back(std::make_unique<File>(
+        File::open(scratch_.path() / "source.bin", File::Mode::read).value()));
     InstallPlan plan;
     plan.checkpoint = std::make_unique<BoundCheckpoint>(std::move(parts));
     plan.stamps.resize(1);

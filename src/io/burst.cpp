@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/units.h"
+#include "io/aligned_buffer.h"
 
 namespace wader {
 
@@ -21,7 +23,7 @@ Result<double> burst_seconds(ReadQueue& queue, std::span<const Extent> places,
   uint64_t used_bytes = 0;
   for (size_t i = 0; i < places.size(); ++i) {
     requests.push_back({places[i], memory.data() + used_bytes, i});
-    used_bytes += places[i].bytes;
+    used_bytes += align_up(places[i].bytes, kDirectAlignment);
   }
   CHECK(used_bytes <= memory.size());
   Status status;
@@ -41,28 +43,29 @@ Result<double> burst_seconds(ReadQueue& queue, std::span<const Extent> places,
   return seconds;
 }
 
-Result<double> burst_rate(ReadQueue& queue, std::span<const Extent> places,
+Result<double> burst_rate(ReadQueue& queue, std::span<const std::vector<Extent>> records,
                           std::span<const BurstCount> bursts, std::span<std::byte> memory) {
   std::vector<uint64_t> done(bursts.size());
   std::vector<Extent> burst;
   double seconds = 0;
   uint64_t bytes = 0;
-  for (size_t next_place = 0;;) {
+  for (size_t next = 0;;) {
     // The size that is furthest behind its share.
     size_t chosen = bursts.size();
     double least = 1;
     for (size_t i = 0; i < bursts.size(); ++i) {
-      if (bursts[i].reads == 0 || done[i] >= bursts[i].bursts) continue;
+      if (bursts[i].records == 0 || done[i] >= bursts[i].bursts) continue;
       const double share = static_cast<double>(done[i]) / static_cast<double>(bursts[i].bursts);
       if (share < least) least = share, chosen = i;
     }
     if (chosen == bursts.size()) break;
     ++done[chosen];
-    CHECK(!places.empty());
+    CHECK(!records.empty());
     burst.clear();
-    for (uint32_t i = 0; i < bursts[chosen].reads; ++i, ++next_place) {
-      burst.push_back(places[next_place % places.size()]);
-      bytes += burst.back().bytes;
+    for (uint32_t i = 0; i < bursts[chosen].records; ++i, ++next) {
+      const std::vector<Extent>& record = records[next % records.size()];
+      burst.insert(burst.end(), record.begin(), record.end());
+      for (const Extent& place : record) bytes += place.bytes;
     }
     ASSIGN_OR_RETURN(const double took, burst_seconds(queue, burst, memory));
     seconds += took;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/result.h"
 #include "io/read_queue.h"
@@ -17,16 +18,17 @@ namespace wader {
 Result<double> burst_seconds(ReadQueue& queue, std::span<const Extent> places,
                              std::span<std::byte> memory, std::span<double> landed_seconds = {});
 
-// So many bursts of so many reads each.
+// So many bursts of so many records each.
 struct BurstCount {
-  uint32_t reads;
+  uint32_t records;
   uint64_t bursts;
 };
 
 // Bytes per second of all these bursts, with nothing between two of them: what the disk gives to
-// reads that come as these do. Sizes are mixed evenly. Takes `places` one after the other and from
-// the start again; memory holds the largest burst. 0 without any read.
-Result<double> burst_rate(ReadQueue& queue, std::span<const Extent> places,
+// reads that come as these do. Sizes are mixed evenly. Takes `records`, all places of each, one
+// after the other and from the start again; memory holds the largest burst, each place in whole
+// blocks. 0 without any read.
+Result<double> burst_rate(ReadQueue& queue, std::span<const std::vector<Extent>> records,
                           std::span<const BurstCount> bursts, std::span<std::byte> memory);
 
 // What of `places` the page cache holds is dropped where the system lets us (clean pages; no right

@@ -19,6 +19,8 @@ namespace wader {
 namespace {
 
 constexpr uint64_t kMaxOffset = std::numeric_limits<off_t>::max();
+// Linux caps a single request for read-ahead at what the device takes at once, often 128 KiB.
+constexpr uint64_t kAdviceBytes = 128 * kKiB;
 
 // Calls a system call again for as long as a signal interrupts it.
 template <typename Call>
@@ -46,6 +48,8 @@ int open_flags(File::Mode mode) {
       return O_RDWR | O_CREAT;
     case File::Mode::create_own:
       return O_RDWR | O_CREAT | O_EXCL;  // which also follows no link
+    case File::Mode::update_direct:
+      return O_RDWR | O_DIRECT;
   }
   return O_RDONLY;
 }
@@ -68,7 +72,10 @@ File::~File() {
 }
 
 File::File(File&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), direct_(other.direct_), path_(std::move(other.path_)) {}
+    : ByteSource(),
+      fd_(std::exchange(other.fd_, -1)),
+      direct_(other.direct_),
+      path_(std::move(other.path_)) {}
 
 File& File::operator=(File&& other) noexcept {
   File taken(std::move(other));  // leaves with the old descriptor, so it is closed now
@@ -81,7 +88,7 @@ File& File::operator=(File&& other) noexcept {
 Result<File> File::open(const std::filesystem::path& path, Mode mode) {
   File file;
   file.path_ = path.string();
-  file.direct_ = mode == Mode::read_direct;
+  file.direct_ = mode == Mode::read_direct || mode == Mode::update_direct;
   if (file.path_.find('\0') != std::string::npos)
     return invalid_argument_error("a file name with a NUL byte in it cannot be opened");
   struct stat info {};
@@ -94,7 +101,7 @@ Result<File> File::open(const std::filesystem::path& path, Mode mode) {
   file.fd_ = retry([&] { return ::open(file.path_.c_str(), flags, rights); });
   if (file.fd_ < 0) {
     if (errno == EEXIST) return already_exists_error("{} is there already", file.path_);
-    if (mode == Mode::read_direct && errno == EINVAL)
+    if (file.direct_ && errno == EINVAL)
       return unsupported_error("{}: this file system has no O_DIRECT", file.path_);
     return errno_error(errno, file.path_);
   }
@@ -139,6 +146,22 @@ Status File::read_at(uint64_t offset, std::span<std::byte> into) const {
   return {};
 }
 
+Result<SourceStamp> File::stamp() const {
+  CHECK(is_open());
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) return errno_error(errno, path_);
+  return SourceStamp{static_cast<uint64_t>(info.st_size),
+                     int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
+void File::will_read(uint64_t offset, uint64_t bytes) const {
+  CHECK(is_open());
+  if (!in_file(offset, bytes, kMaxOffset)) return;
+  for (uint64_t done = 0; done < bytes; done += kAdviceBytes)
+    ::posix_fadvise(fd_, static_cast<off_t>(offset + done),
+                    static_cast<off_t>(std::min(kAdviceBytes, bytes - done)), POSIX_FADV_WILLNEED);
+}
+
 Status File::write_at(uint64_t offset, std::span<const std::byte> from) {
   CHECK(is_open());
   RETURN_IF_ERROR(check_range(offset, from.size(), path_));
@@ -179,6 +202,13 @@ Status File::truncate(uint64_t bytes) {
   if (retry([&] { return ::ftruncate(fd_, static_cast<off_t>(bytes)); }) != 0)
     return errno_error(errno, path_);
   return {};
+}
+
+void File::start_writeback(uint64_t offset, uint64_t bytes) const {
+  CHECK(is_open());
+  if (in_file(offset, bytes, kMaxOffset))
+    ::sync_file_range(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                      SYNC_FILE_RANGE_WRITE);
 }
 
 Status File::sync() {

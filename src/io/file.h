@@ -10,10 +10,11 @@
 #include <string>
 
 #include "base/result.h"
+#include "io/byte_source.h"
 
 namespace wader {
 
-class File {
+class File final : public ByteSource {
  public:
   enum class Mode : uint8_t {
     read,         // existing file, read only
@@ -21,10 +22,11 @@ class File {
     create,       // new or truncated, read and write
     create_own,   // new, read and write by its owner only; already_exists where the name is taken
     update,       // existing or new, read and write, contents kept
+    update_direct,  // existing, read and write with O_DIRECT; unsupported as above
   };
 
   File() = default;
-  ~File();
+  ~File() override;
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
 
@@ -33,17 +35,21 @@ class File {
 
   bool is_open() const { return fd_ >= 0; }
   int fd() const { return fd_; }
-  const std::string& path() const { return path_; }
+  const std::string& path() const override { return path_; }
   bool is_direct() const { return direct_; }  // opened with O_DIRECT
 
-  Result<uint64_t> size() const;
+  Result<uint64_t> size() const override;
   // Fills `into` from `offset`, or fails: "ends at byte N, M bytes short" is corrupt.
-  Status read_at(uint64_t offset, std::span<std::byte> into) const;
+  Status read_at(uint64_t offset, std::span<std::byte> into) const override;
+  Result<SourceStamp> stamp() const override;
+  void will_read(uint64_t offset, uint64_t bytes) const override;  // starts read-ahead
   Status write_at(uint64_t offset, std::span<const std::byte> from);
   // Sets the length and reserves the blocks, so that a full disk shows here and not later.
   Status allocate(uint64_t bytes);
   Status truncate(uint64_t bytes);
-  Status sync();   // fdatasync
+  Status sync();  // fdatasync
+  // Has the kernel begin to write these bytes out, so that a later sync finds little to do.
+  void start_writeback(uint64_t offset, uint64_t bytes) const;
   Status close();  // reports what close(2) reports; the destructor ignores it
 
  private:

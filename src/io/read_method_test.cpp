@@ -147,11 +147,28 @@ TEST_F(Bursts, TakeTheTimeOfTheModelledDisk) {
 TEST_F(Bursts, RateIsOfAllBurstsTogether) {
   const auto queue = make_throttled_read_queue(65.536e6, 1e-3, 8);
   const BurstCount bursts[] = {{1, 4}, {4, 2}, {0, 5}};
-  const auto rate = burst_rate(*queue, places({0, 3, 7, 2, 8}), bursts, memory_.span());
+  std::vector<std::vector<Extent>> records;
+  for (const Extent& place : places({0, 3, 7, 2, 8})) records.push_back({place});
+  const auto rate = burst_rate(*queue, records, bursts, memory_.span());
   ASSERT_TRUE(rate.ok());
   EXPECT_LE(*rate, 65.536e6 / 2 * 1.001);  // latency counts
   EXPECT_GT(*rate, 65.536e6 / 200);
   EXPECT_EQ(*burst_rate(*queue, {}, {}, memory_.span()), 0);
+}
+
+// Each place begins a block of its own in memory: with O_DIRECT what follows an odd one must.
+TEST_F(Bursts, ARecordMayStandInSeveralPlaces) {
+  const auto queue = make_thread_read_queue(2, 8);
+  auto parts = places({4, 6, 2});
+  parts[1].bytes = 100;
+  const std::vector<std::vector<Extent>> records = {parts};
+  const BurstCount bursts[] = {{1, 3}};
+  std::memset(memory_.data(), 0, memory_.size());
+  ASSERT_TRUE(burst_rate(*queue, records, bursts, memory_.span()).ok());
+  const uint64_t third = kRecord + kDirectAlignment;
+  for (const auto& [at, letter] :
+       {std::pair{uint64_t{0}, 'e'}, {kRecord + 99, 'g'}, {kRecord + 100, '\0'}, {third, 'c'}})
+    EXPECT_EQ(static_cast<char>(memory_.data()[at]), letter) << at;
 }
 
 TEST_F(Bursts, AFailedReadIsTheError) {

@@ -16,6 +16,7 @@
 #include "measure/io_bench.h"
 #include "measure/machine_rates.h"
 #include "measure/stopwatch.h"
+#include "model/container_experts.h"
 
 namespace wader {
 namespace {
@@ -73,8 +74,8 @@ class Probe {
 // fast. And so much is read at most, in some tenths of a second.
 constexpr uint64_t kBurstProbeBytes = kGiB;
 
-uint64_t burst_memory_bytes(const Manifest& manifest) {
-  return uint64_t{manifest.spec.experts_per_token} * manifest.experts.stride_bytes;
+uint64_t burst_memory_bytes(const Container& container) {
+  return uint64_t{container.spec().experts_per_token} * ContainerExperts::slot_bytes(container);
 }
 
 std::vector<uint32_t> moe_layers(const ArchitectureSpec& spec) {
@@ -89,26 +90,30 @@ std::vector<uint32_t> moe_layers(const ArchitectureSpec& spec) {
 Result<std::optional<double>> burst_limit(Engine& engine, const ExpertCounters& experts,
                                           uint64_t seed, bool real_disk) {
   const ArchitectureSpec& spec = engine.container().spec();
-  const uint64_t record = engine.expert_source().record_bytes();
+  const uint64_t record_bytes = engine.expert_source().record_bytes();
   uint64_t reads = 0;
   for (size_t n = 1; n < experts.bursts.size(); ++n) reads += n * experts.bursts[n];
   if (reads == 0) return std::optional<double>();
-  const double share =
-      std::min(1.0, static_cast<double>(kBurstProbeBytes) / static_cast<double>(reads * record));
+  const double share = std::min(
+      1.0, static_cast<double>(kBurstProbeBytes) / static_cast<double>(reads * record_bytes));
+  const auto records = random_expert_places(engine.expert_source(), moe_layers(spec), 1024, seed);
+  size_t places = 1;  // of the record that has the most
+  for (const std::vector<Extent>& record : records) places = std::max(places, record.size());
+  const auto at_once = static_cast<uint32_t>(engine.read_queue().capacity() / places);
   std::vector<BurstCount> bursts;
   for (size_t n = 1; n < experts.bursts.size(); ++n)
     if (experts.bursts[n] > 0)
       bursts.push_back(
-          {std::min(static_cast<uint32_t>(n), spec.experts_per_token),
+          {std::min({static_cast<uint32_t>(n), spec.experts_per_token, at_once}),
            static_cast<uint64_t>(std::ceil(share * static_cast<double>(experts.bursts[n])))});
-  const auto places = random_expert_places(engine.expert_source(), moe_layers(spec), 1024, seed);
-  if (real_disk && !places.front().file->is_direct()) drop_cached(places);
-  ASSIGN_OR_RETURN(AlignedBuffer memory,
-                   AlignedBuffer::allocate(burst_memory_bytes(engine.container().manifest()),
-                                           AlignedBuffer::Pages::huge));
+  if (real_disk && !records.front().front().file->is_direct())
+    for (const std::vector<Extent>& record : records) drop_cached(record);
+  ASSIGN_OR_RETURN(
+      AlignedBuffer memory,
+      AlignedBuffer::allocate(burst_memory_bytes(engine.container()), AlignedBuffer::Pages::huge));
   std::memset(memory.data(), 1, memory.size());  // its pages are there before the first read
   ASSIGN_OR_RETURN(const double rate,
-                   burst_rate(engine.read_queue(), places, bursts, memory.span()));
+                   burst_rate(engine.read_queue(), records, bursts, memory.span()));
   return std::optional(rate);
 }
 
@@ -231,7 +236,7 @@ class Bench {
                                container_.spec().max_context);
     for (EngineOptions setting : settings) {
       if (setting.context == 0) setting.context = needed;
-      setting.extra_bytes += burst_memory_bytes(container_.manifest());
+      setting.extra_bytes += burst_memory_bytes(container_);
       CHECK(setting.context >= needed);
       ASSIGN_OR_RETURN(const MemoryPlan plan, plan_for(container_, setting));
       setting.memory_bytes = plan.budget_bytes;

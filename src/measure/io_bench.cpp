@@ -211,18 +211,18 @@ Result<std::vector<IoRun>> bench_io(std::span<const std::filesystem::path> files
   return runs;
 }
 
-std::vector<Extent> random_expert_places(const ExpertSource& source,
-                                         std::span<const uint32_t> layers, size_t count,
-                                         uint64_t seed) {
+std::vector<std::vector<Extent>> random_expert_places(const ExpertSource& source,
+                                                      std::span<const uint32_t> layers,
+                                                      size_t count, uint64_t seed) {
   CHECK(!layers.empty());
   std::mt19937_64 rng(seed);
-  std::vector<Extent> places;
-  for (size_t i = 0; i < count; ++i) {
+  std::vector<std::vector<Extent>> records(count);
+  for (std::vector<Extent>& record : records) {
     const uint32_t layer = layers[rng() % layers.size()];
     const auto extents = source.extents(layer, static_cast<uint32_t>(rng() % source.experts()));
-    places.insert(places.end(), extents.begin(), extents.end());
+    for (const SlotExtent& extent : extents) record.push_back(extent.from);
   }
-  return places;
+  return records;
 }
 
 }  // namespace wader

@@ -50,9 +50,9 @@ Result<std::vector<IoRun>> bench_io(std::span<const std::filesystem::path> files
                                     std::span<const IoSetting> settings,
                                     const IoBenchOptions& options);
 
-// Where `count` random experts of `source` stand, all pieces of each: places for burst_rate().
-std::vector<Extent> random_expert_places(const ExpertSource& source,
-                                         std::span<const uint32_t> layers, size_t count,
-                                         uint64_t seed);
+// Where `count` random experts of `source` stand: records for burst_rate().
+std::vector<std::vector<Extent>> random_expert_places(const ExpertSource& source,
+                                                      std::span<const uint32_t> layers,
+                                                      size_t count, uint64_t seed);
 
 }  // namespace wader

@@ -79,31 +79,32 @@ class TwoPieces final : public ExpertSource {
   TwoPieces() {
     for (uint64_t e = 0; e < 12; ++e)
       for (uint64_t piece = 0; piece < 2; ++piece)
-        extents_.push_back({&file_, e * 100 + piece * 60, piece == 0 ? 60u : 40u});
+        extents_.push_back({{&file_, e * 100 + piece * 60, piece == 0 ? 60u : 40u}, piece * 60});
   }
   uint32_t layers() const override { return 4; }
   uint32_t experts() const override { return 3; }
   uint64_t record_bytes() const override { return 100; }
-  std::span<const Extent> extents(uint32_t layer, uint32_t expert) const override {
+  std::span<const SlotExtent> extents(uint32_t layer, uint32_t expert) const override {
     return std::span(extents_).subspan(2 * (layer * 3 + expert), 2);
   }
   uint64_t digest(uint32_t, uint32_t) const override { return 0; }
 
  private:
   File file_;
-  std::vector<Extent> extents_;
+  std::vector<SlotExtent> extents_;
 };
 
 TEST(IoBench, ExpertPlacesAreWholeRecordsOfTheLayers) {
   const TwoPieces source;
   const uint32_t layers[] = {1, 3};
-  const auto places = random_expert_places(source, layers, 200, 5);
-  ASSERT_EQ(places.size(), 400u);
+  const auto records = random_expert_places(source, layers, 200, 5);
+  ASSERT_EQ(records.size(), 200u);
   std::set<uint64_t> seen;
-  for (size_t i = 0; i < places.size(); i += 2) {
-    EXPECT_EQ(places[i].offset_bytes % 100, 0u);
-    EXPECT_EQ(places[i + 1].offset_bytes, places[i].offset_bytes + 60);
-    seen.insert(places[i].offset_bytes / 100);
+  for (const std::vector<Extent>& places : records) {
+    ASSERT_EQ(places.size(), 2u);
+    EXPECT_EQ(places[0].offset_bytes % 100, 0u);
+    EXPECT_EQ(places[1].offset_bytes, places[0].offset_bytes + 60);
+    seen.insert(places[0].offset_bytes / 100);
   }
   EXPECT_EQ(seen, (std::set<uint64_t>{3, 4, 5, 9, 10, 11}));
 }

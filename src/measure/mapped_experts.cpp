@@ -70,6 +70,11 @@ class MappedExperts final : public Experts {
 }  // namespace
 
 Result<std::unique_ptr<Experts>> map_experts(const Container& container) {
+  if (container.in_place())
+    return unsupported_error(
+        "{}: a record in place is several runs of a file's bytes, which no mapping shows as one; "
+        "--mmap needs a container, which `wader install` makes",
+        container.in_place()->directory.string());
   auto experts = std::make_unique<MappedExperts>(container);
   for (const std::filesystem::path& path : container.expert_files())
     RETURN_IF_ERROR(experts->map(path.string()));

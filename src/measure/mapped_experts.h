@@ -11,8 +11,8 @@
 
 namespace wader {
 
-// Maps all expert files read-only, with the kernel's own read-ahead. The container must outlive the
-// result.
+// Maps all expert files read-only, with the kernel's own read-ahead. unsupported for experts in
+// place. The container must outlive the result.
 Result<std::unique_ptr<Experts>> map_experts(const Container& container);
 
 }  // namespace wader

@@ -22,10 +22,10 @@ struct MachineMemory {
 constexpr uint32_t kAutoSnapshots = ~0u;
 
 struct PlanRequest {
-  uint64_t trunk_bytes;  // the container's trunk as it will lie in memory
-  uint64_t expert_stride_bytes;
-  uint64_t budget_bytes;        // --memory; 0 = auto (available_bytes)
-  DType kv_dtype = DType::f32;  // of the back end
+  uint64_t trunk_bytes;          // the container's trunk as it will lie in memory
+  uint64_t expert_stride_bytes;  // of a slot
+  uint64_t budget_bytes;         // --memory; 0 = auto (available_bytes)
+  DType kv_dtype = DType::f32;   // of the back end
   uint32_t context;  // tokens; 0 = auto: 8192, or less when that leaves no room for slots
   uint32_t chunk;    // rows of a prefill pass; 0 = auto
   uint32_t slots;    // 0 = as many as fit

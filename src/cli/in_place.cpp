@@ -1,0 +1,182 @@
+#include "cli/in_place.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/units.h"
+#include "cli/console.h"
+#include "cli/generation_config.h"
+#include "cli/models.h"
+#include "cli/options.h"
+#include "cli/text.h"
+#include "container/container.h"
+#include "container/manifest.h"
+#include "install/install.h"
+
+namespace wader {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+// So that "-in-place-" and 16 digits more are still a model's name.
+constexpr size_t kMostNameBytes = 96;
+
+// ORG--NAME for a snapshot in the hub's local cache, …/models--ORG--NAME/snapshots/COMMIT, else the
+// directory's own name.
+std::string name_of(const fs::path& checkpoint) {
+  constexpr std::string_view kPrefix = "models--";
+  const fs::path repository = checkpoint.parent_path().parent_path();
+  const bool hub = checkpoint.parent_path().filename() == "snapshots" &&
+                   repository.filename().string().starts_with(kPrefix);
+  if (!hub) return model_name_from(checkpoint).substr(0, kMostNameBytes);
+  return model_name_from(repository).substr(kPrefix.size(), kMostNameBytes);
+}
+
+enum class Kept : uint8_t { none, current, outdated };
+
+// What damage keeps from being opened is current: opening it says what it is.
+Kept what_is_kept(const fs::path& path) {
+  if (!is_there(path / kManifestFile) || is_there(path / kJournalFile)) return Kept::none;
+  const auto container = Container::open_to_repair(path);
+  const bool changed =
+      container.ok() && container->in_place() && !check_source_files(*container->in_place()).ok();
+  return changed ? Kept::outdated : Kept::current;
+}
+
+// Whatever keeps it from being made is found before anything is announced, or removed.
+Status install_here(const InstallOptions& options, Kept kept) {
+  RETURN_IF_ERROR(check_generation_config(DirectoryTree(options.source)));
+  RETURN_IF_ERROR(planned_container_bytes(options));
+  if (kept == Kept::outdated) RETURN_IF_ERROR(remove_model(options.destination));
+  print_note(fmt::format(
+      "{} {}: reading it once for checksums and a small copy of its trunk, in {}",
+      options.source.string(),
+      kept == Kept::outdated ? "changed since it was last used in place" : "is used in place",
+      options.destination.string()));
+  const auto report = install(options, make_progress(ProgressStyle::human));
+  show_status("");
+  if (!report.ok()) return report.error();
+  print_note(fmt::format("{} read, {} written", format_bytes(report->source_bytes_read),
+                         format_bytes(report->container_bytes)));
+  return {};
+}
+
+// The code's number, a newline, the message; empty for none.
+std::string status_to(const Status& status) {
+  if (status.ok()) return {};
+  return fmt::format("{}\n{}", static_cast<int>(status.error().code), status.error().message);
+}
+
+Status status_from(const std::string& text) {
+  if (text.empty()) return {};
+  const size_t newline = text.find('\n');
+  CHECK(newline != text.npos);
+  int code = 0;
+  const auto [stop, wrong] = std::from_chars(text.data(), text.data() + newline, code);
+  CHECK(wrong == std::errc() && stop == text.data() + newline);
+  return Error{static_cast<ErrorCode>(code), text.substr(newline + 1)};
+}
+
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(fd, text.data(), text.size());
+    if (count < 0 && errno != EINTR) return;
+    if (count > 0) text.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  char buffer[4096];
+  for (;;) {
+    const ssize_t count = ::read(fd, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return text;
+    text.append(buffer, static_cast<size_t>(count));
+  }
+}
+
+// In a process of its own: what repacking leaves resident would count in the memory plan of this
+// run, which must not differ from that of the next one. No thread runs yet.
+Status install_apart(const InstallOptions& options, Kept kept) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error(errno, "pipe");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    write_all(ends[1], status_to(install_here(options, kept)));
+    ::_exit(0);
+  }
+  const int fork_errno = errno;
+  ::close(ends[1]);
+  if (child < 0) {
+    ::close(ends[0]);
+    return errno_error(fork_errno, "fork");
+  }
+  const std::string text = read_all(ends[0]);
+  ::close(ends[0]);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    return io_error("the process that was reading {} ended early; the same command continues",
+                    options.source.string());
+  return status_from(text);
+}
+
+}  // namespace
+
+bool is_checkpoint(const fs::path& path) {
+  if (is_there(path / kManifestFile) || is_there(path / kJournalFile) ||
+      !is_there(path / "config.json"))
+    return false;
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+    if (it->path().extension() == ".safetensors") return true;
+  return false;
+}
+
+Result<fs::path> in_place_path(const fs::path& checkpoint) {
+  ASSIGN_OR_RETURN(const fs::path models, models_directory());
+  std::error_code error;
+  const fs::path whole = fs::canonical(checkpoint, error);
+  if (error) return errno_error(error.value(), checkpoint.string());
+  return models / fmt::format("{}-in-place-{}.wader", name_of(whole),
+                              digest_to_hex(xxh3_64(std::string_view(whole.native()))));
+}
+
+Result<fs::path> in_place_container(const fs::path& checkpoint) {
+  ASSIGN_OR_RETURN(const fs::path path, in_place_path(checkpoint));
+  const Kept kept = what_is_kept(path);
+  if (kept == Kept::current) return path;
+  InstallOptions options;
+  options.source = checkpoint;
+  options.destination = path;
+  options.in_place = true;
+  watch_interrupts();
+  if (Status made = install_apart(options, kept); !made.ok()) {
+    Error failure = not_usage(std::move(made).error());
+    if (failure.code == ErrorCode::cancelled)
+      failure.message = "stopped\nthe same command continues where this one stopped";
+    return failure;
+  }
+  return path;
+}
+
+Result<fs::path> container_of(std::string_view model) {
+  ASSIGN_OR_RETURN(const fs::path path, resolve_model(model));
+  if (!is_checkpoint(path)) return path;
+  return in_place_container(path);
+}
+
+}  // namespace wader

@@ -1,0 +1,101 @@
+// A checkpoint's directory as MODEL, as a user meets it.
+#include <chrono>
+#include <filesystem>
+
+#include "cli_fixture.h"
+#include "io/file.h"
+
+namespace wader::testing {
+namespace {
+
+// A checkpoint as MODEL: used in place after one reading of it, which only the first run does.
+TEST_F(Cli, ACheckpointIsUsedWhereItIs) {
+  const std::string checkpoint = kSource + "/models/demo";
+  const auto ask = [&](const std::string& model) {
+    return wader({"chat", model, "--prompt", "Write a poem.", "--greedy", "--max-tokens", "12"});
+  };
+  const RunResult first = ask(checkpoint), second = ask(checkpoint), installed = ask("demo");
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("is used in place: reading it once"));
+  EXPECT_THAT(second.err, Not(HasSubstr("reading it once")));
+  EXPECT_EQ(first.out, installed.out);
+  EXPECT_EQ(second.out, installed.out);
+
+  const Json facts = json_of(wader({"info", checkpoint, "--json"}));
+  EXPECT_EQ(facts["in_place"], fs::canonical(checkpoint).string());
+  const Json own = json_of(wader({"info", "demo", "--json"}));
+  EXPECT_TRUE(own["in_place"].is_null());
+  EXPECT_EQ(facts["identity"], own["identity"]);
+  // Planned as any other model: the reading was another process's. Pages differ from start to
+  // start.
+  EXPECT_NEAR(facts["plan"]["process_bytes"].get<double>(),
+              own["plan"]["process_bytes"].get<double>(), 1 << 20);
+  EXPECT_THAT(wader({"list"}).out, HasSubstr("experts in place in " + checkpoint));
+  EXPECT_EQ(wader({"verify", checkpoint}).exit_code, 0);
+
+  // The source is never deleted.
+  const std::string name = fs::path(facts["path"].get<std::string>()).stem();
+  expect_error({"rm", checkpoint, "--yes"}, 1, "wader rm " + name);
+  EXPECT_EQ(wader({"rm", name, "--yes"}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(checkpoint + "/config.json"));
+  EXPECT_THAT(wader({"list"}).out, Not(HasSubstr("in-place")));
+
+  expect_error({"chat", kSource + "/tests/data/tiny-qwen3-moe", "--prompt", "x"}, 1,
+               "experts cannot be used in place; make a container of it with `wader install`");
+  EXPECT_THAT(wader({"list"}).out, Not(HasSubstr("in-place")));
+}
+
+// What is kept of a checkpoint is used again while it is the same, and made anew when it changed;
+// a checkpoint that cannot be used costs nothing that was there.
+TEST_F(Cli, WhatIsKeptOfACheckpointFollowsIt) {
+  const fs::path copy = home_ / "released";
+  fs::copy(kSource + "/models/demo", copy, fs::copy_options::recursive);
+  const auto notes_of = [&] {
+    const RunResult result = wader({"info", copy.string()});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(notes_of(), HasSubstr("is used in place: reading it once"));
+  EXPECT_EQ(notes_of(), "");
+  const fs::path file = copy / "model-00002-of-00002.safetensors";
+  fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
+  EXPECT_THAT(notes_of(), HasSubstr("changed since it was last used in place: reading it once"));
+  EXPECT_EQ(notes_of(), "");
+  const fs::path kept(json_of(wader({"info", copy.string(), "--json"}))["path"].get<std::string>());
+  fs::rename(file, home_ / "whole");
+  fs::copy_file(home_ / "whole", file);
+  fs::resize_file(file, fs::file_size(file) / 2);
+  expect_error({"info", copy.string()}, 1, "model-00002-of-00002.safetensors");
+  EXPECT_TRUE(fs::exists(kept / "manifest.json"));
+  expect_error({"info", kept.string()}, 1, "with the checkpoint's directory as MODEL");
+  fs::rename(home_ / "whole", file);
+  EXPECT_EQ(notes_of(), "");
+  EXPECT_EQ(wader({"rm", kept.stem().string(), "--yes"}).exit_code, 0);
+}
+
+TEST_F(Cli, AllThatUsesAModelUsesACheckpoint) {
+  const std::string checkpoint = kSource + "/models/demo";
+  const Json decode = json_of(wader({"bench", "decode", checkpoint, "--count", "3", "--rounds", "1",
+                                     "--slots", "24", "--lookahead", "on", "--json"}));
+  EXPECT_GT(decode["bytes_read_per_token"], 0);
+  expect_error({"bench", "decode", checkpoint, "--count", "3", "--mmap"}, 1,
+               "no mapping shows as one; --mmap needs a container");
+  const auto trace_of = [&](const std::string& model) {
+    const std::string file = (home_ / "in-place.trace").string();
+    fs::remove(file);
+    const RunResult result = wader({"trace", model, "--prompt", "Once", "--count", "6", "--greedy",
+                                    "--slots", "24", "--memory", "512MiB", "-o", file});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const auto text = read_text_file(file, 1u << 26);
+    return text.ok() ? *text : "none";
+  };
+  const std::string trace = trace_of(checkpoint);
+  EXPECT_NE(trace, "none");
+  EXPECT_EQ(trace, trace_of("demo"));
+  EXPECT_EQ(wader({"bench", "io", checkpoint, "--depth", "1", "--burst", "none", "--rounds", "1"})
+                .exit_code,
+            0);
+}
+
+}  // namespace
+}  // namespace wader::testing
