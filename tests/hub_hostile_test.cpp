@@ -80,7 +80,8 @@ TEST_F(HubHostile, ListedNamesThatLeadOut) {
     const RunResult result = install("hostile");
     EXPECT_EQ(names_in(home()), before) << name << "\n" << result.err;
     EXPECT_FALSE(fs::exists("/tmp/wader-evil.json"));
-    for (const Json& request : stub_->log()["requests"])
+    const Json requests = stub_->log()["requests"];
+    for (const Json& request : requests)
       EXPECT_THAT(request["url"].get<std::string>(), Not(HasSubstr("evil"))) << name;
     if (result.exit_code != 0) expect_refused(result, "");
     fs::remove_all(destination());

@@ -108,7 +108,8 @@ TEST_F(HubInstall, TheTokenIsNotCarriedAlongRedirects) {
   RunResult result = install("tiny-gpt-oss", {}, token);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.out + result.err, Not(HasSubstr("hf_good")));
-  for (const Json& request : stub_->log()["requests"]) {
+  const Json requests = stub_->log()["requests"];
+  for (const Json& request : requests) {
     if (request["url"] == "/elsewhere")
       EXPECT_FALSE(request["authorized"].get<bool>()) << "came back by way of the CDN";
   }

@@ -23,7 +23,8 @@ class HubProof : public HubTest {
   }
   static uint64_t sent(const StubHub& stub, const std::string& file) {
     uint64_t bytes = 0;
-    for (const auto& [name, facts] : stub.log()["files"].items())
+    const Json files = stub.log()["files"];
+    for (const auto& [name, facts] : files.items())
       if (name.ends_with(file)) bytes += facts["sent"].get<uint64_t>();
     return bytes;
   }
@@ -90,10 +91,11 @@ TEST_F(HubProof, AFlippedBitCostsOneFile) {
   ASSERT_EQ(again.exit_code, 0) << again.err;
   expect_same_tree(read_tree(destination()), local_tree("demo"));
   EXPECT_TRUE(report_of(again)["resumed"].get<bool>());
-  // Layers whose experts are in the first file alone were kept.
+  // The trunk is in both files. Of layers that are in the first alone, 2.6 MB, what was written is
+  // there, and what was not is still in the window.
   const uint64_t first_bytes =
       fs::file_size(directory_of("demo") / "model-00001-of-00002.safetensors");
-  EXPECT_LT(sent(*stub_, "model-00001-of-00002.safetensors"), first_bytes * 3 / 4);
+  EXPECT_LT(sent(*stub_, "model-00001-of-00002.safetensors"), first_bytes - 2'000'000);
 }
 
 // Killed and gone on with, a file is still one from its first byte to its last.
@@ -117,7 +119,8 @@ TEST_F(HubProof, AKillDoesNotBreakTheProof) {
     }
     const RunResult result = install("demo", {"--json"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    for (const Json& file : report_of(result)["weight_files"])
+    const Json weight_files = report_of(result)["weight_files"];
+    for (const Json& file : weight_files)
       EXPECT_TRUE(file["sha256_verified"].get<bool>()) << part << ": " << json_text(file);
     expect_same_tree(read_tree(destination()), local_tree("demo"));
     fs::remove_all(destination());

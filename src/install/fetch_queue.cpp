@@ -379,6 +379,18 @@ Status FetchQueue::finish_proofs() {
   return {};
 }
 
+void FetchQueue::drop_refuted() {
+  const std::vector<uint32_t> files = refuted();
+  const std::lock_guard lock(mutex_);
+  for (Chunk& chunk : chunks_) {
+    if (std::find(files.begin(), files.end(), chunk.plan.range.file) == files.end()) continue;
+    if (chunk.place) window_.give_back(*chunk.place);
+    chunk.place.reset();
+  }
+  for (uint32_t slot = 0; slot < std::min<size_t>(proofs_.size(), FetchWindow::kProofs); ++slot)
+    if (proofs_[slot].state == Proof::State::wrong) window_.clear_proof(proofs_[slot].of.file);
+}
+
 std::vector<uint32_t> FetchQueue::in_state(Proof::State state) const {
   const std::lock_guard lock(mutex_);
   std::vector<uint32_t> files;

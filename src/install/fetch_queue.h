@@ -58,6 +58,8 @@ class FetchQueue {
   // Files whose SHA-256 was right, and wrong.
   std::vector<uint32_t> proven() const { return in_state(Proof::State::right); }
   std::vector<uint32_t> refuted() const { return in_state(Proof::State::wrong); }
+  // Nothing of the refuted files stays in the window for another run. When the client is shut down.
+  void drop_refuted();
 
  private:
   struct Chunk {

@@ -189,6 +189,12 @@ void FetchWindow::note_proof(uint32_t slot, const KeptProof& proof) {
   half.digest = half.own_digest();
 }
 
+void FetchWindow::clear_proof(uint32_t file) {
+  for (ProofSlot& slot : reinterpret_cast<Header*>(memory_)->proofs)
+    for (ProofSlot::Half& half : slot.halves)
+      if (half.file == file) half = {};
+}
+
 void FetchWindow::set_aside(uint32_t place) {
   const Entry& e = entry(place);
   if (is_kept())

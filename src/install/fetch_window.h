@@ -50,6 +50,7 @@ class FetchWindow {
   const std::vector<KeptProof>& kept_proofs() const { return kept_proofs_; }
   // `slot` below kProofs, the same for a file each time. A kill in between keeps the one before.
   void note_proof(uint32_t slot, const KeptProof& proof);
+  void clear_proof(uint32_t file);
 
   // A place for a range; nothing while there is no room.
   std::optional<uint32_t> take(const SourceRange& range);

@@ -4,8 +4,10 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <set>
 #include <system_error>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -86,10 +88,19 @@ void HubSession::start(FetchPlan plan, FetchWindow window, uint64_t ahead_bytes)
   for (const auto& [file, check] : checks_)
     if (!client_->files()[file].sha256.empty())
       files.push_back({file, check.file_bytes(), check.frontier()});
+  // What an earlier run left has its place already; of that, what is still to be read is in the
+  // plan.
+  std::set<std::tuple<uint32_t, uint64_t, uint64_t>> planned;
+  for (const FetchChunk& chunk : plan.chunks)
+    planned.emplace(chunk.range.file, chunk.range.offset, chunk.range.bytes);
   std::vector<SourceRange> kept;
-  for (const FetchWindow::Kept& k : window.kept())
-    if (k.received == k.range.bytes) kept.push_back(k.range);
-  const uint64_t room = window.is_kept() ? window.capacity_bytes() - ahead_bytes : 0;
+  uint64_t room = window.is_kept() ? window.capacity_bytes() - ahead_bytes : 0;
+  for (const FetchWindow::Kept& k : window.kept()) {
+    room += k.range.bytes;
+    if (k.received == k.range.bytes &&
+        !planned.contains({k.range.file, k.range.offset, k.range.bytes}))
+      kept.push_back(k.range);
+  }
   std::vector<FetchProof> proofs;
   for (const uint32_t file : plan_proofs(plan, files, kept, room).files)
     proofs.push_back({file, checks_.at(file), client_->files()[file].sha256});
@@ -103,6 +114,7 @@ void HubSession::stop() {
   client_->shut_down();
   proven_ = queue_->proven();
   refuted_ = queue_->refuted();
+  queue_->drop_refuted();
   queue_.reset();
 }
 

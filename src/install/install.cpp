@@ -145,16 +145,16 @@ Result<uint64_t> write_container(const InstallPlan& plan, Repacker& repacker,
 }
 
 // Where a file of the hub turned out to have another SHA-256: what was made of it is made again by
-// the next run, and what was fetched and not used is fetched again.
-Status forget_refuted(const InstallPlan& plan, ContainerWriter& writer,
-                      const fs::path& destination) {
+// the next run.
+Status forget_refuted(const InstallPlan& plan, ContainerWriter& writer) {
   const std::vector<uint32_t>& refuted = plan.hub->files_refuted();
   if (refuted.empty()) return {};
   const std::vector<uint32_t> file_of = repository_files(plan);
   const auto is_of_it = [&](const TensorSource& source) {
     return std::any_of(source.pieces.begin(), source.pieces.end(), [&](const SourceRows& piece) {
       const auto is_refuted = [&](const SourcePlane& plane) {
-        return std::find(refuted.begin(), refuted.end(), file_of[plane.file]) != refuted.end();
+        return plane.stride_bytes > 0 &&
+               std::find(refuted.begin(), refuted.end(), file_of[plane.file]) != refuted.end();
       };
       return is_refuted(piece.codes) || is_refuted(piece.scales) || is_refuted(piece.biases);
     });
@@ -169,8 +169,6 @@ Status forget_refuted(const InstallPlan& plan, ContainerWriter& writer,
     }
     if (of_it) RETURN_IF_ERROR(writer.forget(expert_file_name(layer)));
   }
-  std::error_code ignored;
-  fs::remove(destination / kFetchFile, ignored);
   return {};
 }
 
@@ -218,7 +216,7 @@ Result<InstallReport> install(const InstallOptions& options, const ProgressFn& p
   if (!bytes.ok()) {
     if (plan.hub) {
       plan.hub->stop();
-      RETURN_IF_ERROR(forget_refuted(plan, writer, options.destination));
+      RETURN_IF_ERROR(forget_refuted(plan, writer));
     }
     if (is_final(bytes.error().code)) RETURN_IF_ERROR(writer.discard());
     return explain(std::move(bytes).error(), plan.hub != nullptr);

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kBlockBytes = 4096;
 constexpr uint64_t kMinWindowBytes = 64 * kMiB, kMaxAheadBytes = 320 * kMiB;
 // For digests at most a sixteenth of the container is added to the disk's peak, or so much.
-constexpr uint64_t kProofBytes = 256 * kMiB, kProofPart = 16;
+constexpr uint64_t kProofBytes = 512 * kMiB, kProofPart = 16;
 
 Status check_unchanged(const ByteSource& file, const SourceStamp& stamp) {
   ASSIGN_OR_RETURN(const SourceStamp now, file.stamp());
