@@ -14,7 +14,12 @@ foreach(name ${names})
     "    {\"${name}\", {reinterpret_cast<const char*>(file_${index}), sizeof file_${index} - 1}},\n")
   math(EXPR index "${index} + 1")
 endforeach()
-file(WRITE ${OUTPUT}.new "#include \"server/web_files.h\"\n\nnamespace wader {\nnamespace {\n${arrays}
-const EmbeddedFile kFiles[] = {\n${table}};\n}  // namespace
-std::span<const EmbeddedFile> embedded_web_files() {\n  return kFiles;\n}\n}  // namespace wader\n")
+if(names)
+  set(body "constexpr size_t kCount = ${index};\nconst EmbeddedFile kFiles[] = {\n${table}};\n")
+  set(list "{kFiles, kCount}")
+else()
+  set(list "{}")
+endif()
+file(WRITE ${OUTPUT}.new "#include \"server/web_files.h\"\n\nnamespace wader {\nnamespace {\n${arrays}${body}}  // namespace
+std::span<const EmbeddedFile> embedded_web_files() {\n  return ${list};\n}\n}  // namespace wader\n")
 file(RENAME ${OUTPUT}.new ${OUTPUT})

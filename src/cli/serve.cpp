@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/console.h"
+#include "cli/in_place.h"
 #include "cli/models.h"
 #include "cli/options.h"
 #include "cli/text.h"
@@ -30,7 +31,7 @@ constexpr std::chrono::milliseconds kRest{800};  // and for the engine's pass af
 
 // The model that is named, or the only one that is installed.
 Result<std::filesystem::path> model_path(const Args& args) {
-  if (args.has_operand(0)) return resolve_model(args.operand(0));
+  if (args.has_operand(0)) return container_of(args.operand(0));
   ASSIGN_OR_RETURN(const auto directory, models_directory());
   std::vector<InstalledModel> models = list_models(directory);
   std::erase_if(models, [](const InstalledModel& model) {

@@ -329,7 +329,14 @@ Status Journal::remove() {
 void Journal::remove_files() const {
   std::error_code ignored;
   fs::remove(directory_ / kManifestFile, ignored);
-  fs::remove(directory_ / (std::string(kManifestFile) + ".tmp"), ignored);
+  // What a kill left of write_file_atomically(): manifest.json.PID.tmp.
+  std::vector<fs::path> temporaries;
+  for (const auto& entry : fs::directory_iterator(directory_, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(std::string(kManifestFile) + ".") && name.ends_with(".tmp"))
+      temporaries.push_back(entry.path());
+  }
+  for (const fs::path& temporary : temporaries) fs::remove(temporary, ignored);
   for (const std::string& name : files_) fs::remove(directory_ / name, ignored);
   fs::remove(directory_ / kExpertsFolder, ignored);  // only when it is empty
 }

@@ -1,7 +1,5 @@
 #include "install/http_loop.h"
 
-#include <curl/curl.h>
-
 #include <algorithm>
 #include <atomic>
 #include <list>
@@ -14,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "install/curl_library.h"
 
 namespace wader {
 namespace {
@@ -33,8 +32,8 @@ struct Transfer {
   bool headers_done = false, unwanted = false;
 
   ~Transfer() {
-    curl_slist_free_all(headers);
-    if (easy != nullptr) curl_easy_cleanup(easy);
+    curl().slist_free_all(headers);
+    if (easy != nullptr) curl().easy_cleanup(easy);
   }
 };
 
@@ -87,7 +86,7 @@ size_t on_header(char* data, size_t size, size_t count, void* user) {
 void finish_headers(Transfer& transfer) {
   if (std::exchange(transfer.headers_done, true)) return;
   long status = 0;
-  curl_easy_getinfo(transfer.easy, CURLINFO_RESPONSE_CODE, &status);
+  curl().easy_getinfo(transfer.easy, CURLINFO_RESPONSE_CODE, &status);
   transfer.answer.status = static_cast<int>(status);
   transfer.unwanted = !transfer.request.headers(transfer.answer);
 }
@@ -117,7 +116,7 @@ std::string fault_text(CURLcode code, const Transfer& transfer, const HttpSettin
                        settings.stall_time.count());
   if (code == CURLE_PARTIAL_FILE || code == CURLE_GOT_NOTHING || code == CURLE_RECV_ERROR)
     return "the connection was cut";
-  return transfer.error[0] != '\0' ? transfer.error : curl_easy_strerror(code);
+  return transfer.error[0] != '\0' ? transfer.error : curl().easy_strerror(code);
 }
 
 }  // namespace
@@ -137,9 +136,9 @@ struct HttpLoop::State {
       run_posted();
       run_timers();
       int running = 0;
-      curl_multi_perform(multi, &running);
+      curl().multi_perform(multi, &running);
       finish_transfers();
-      if (!stop) curl_multi_poll(multi, nullptr, 0, wait_ms(), nullptr);
+      if (!stop) curl().multi_poll(multi, nullptr, 0, wait_ms(), nullptr);
     }
   }
 
@@ -173,11 +172,11 @@ struct HttpLoop::State {
 
   void finish_transfers() {
     int left = 0;
-    while (const CURLMsg* message = curl_multi_info_read(multi, &left)) {
+    while (const CURLMsg* message = curl().multi_info_read(multi, &left)) {
       if (message->msg != CURLMSG_DONE) continue;
       CURL* const easy = message->easy_handle;
       const CURLcode code = message->data.result;
-      curl_multi_remove_handle(multi, easy);
+      curl().multi_remove_handle(multi, easy);
       std::unique_ptr<Transfer> transfer = std::move(transfers.extract(easy).mapped());
       if (code == CURLE_OK) finish_headers(*transfer);
       // Our own no to a body is no fault.
@@ -193,11 +192,10 @@ struct HttpLoop::State {
 HttpLoop::HttpLoop(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<HttpLoop>> HttpLoop::create(const HttpSettings& settings) {
-  static const CURLcode global = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (global != CURLE_OK) return io_error("libcurl cannot start: {}", curl_easy_strerror(global));
+  RETURN_IF_ERROR(load_curl());
   auto state = std::make_unique<State>();
   state->settings = settings;
-  state->multi = curl_multi_init();
+  state->multi = curl().multi_init();
   if (state->multi == nullptr) return over_budget_error("libcurl has no memory");
   state->thread = std::thread([s = state.get()] { s->run(); });
   return std::unique_ptr<HttpLoop>(new HttpLoop(std::move(state)));
@@ -205,15 +203,15 @@ Result<std::unique_ptr<HttpLoop>> HttpLoop::create(const HttpSettings& settings)
 
 HttpLoop::~HttpLoop() {
   stop();
-  curl_multi_cleanup(state_->multi);
+  curl().multi_cleanup(state_->multi);
 }
 
 void HttpLoop::stop() {
   if (!state_->thread.joinable()) return;
   state_->stop = true;
-  curl_multi_wakeup(state_->multi);
+  curl().multi_wakeup(state_->multi);
   state_->thread.join();
-  for (auto& [easy, transfer] : state_->transfers) curl_multi_remove_handle(state_->multi, easy);
+  for (auto& [easy, transfer] : state_->transfers) curl().multi_remove_handle(state_->multi, easy);
   state_->transfers.clear();
   const std::lock_guard lock(state_->mutex);
   state_->posted.clear();
@@ -225,7 +223,7 @@ void HttpLoop::post(std::function<void()> task) {
     if (state_->stop) return;
     state_->posted.push_back(std::move(task));
   }
-  curl_multi_wakeup(state_->multi);
+  curl().multi_wakeup(state_->multi);
 }
 
 void HttpLoop::after(std::chrono::milliseconds delay, std::function<void()> task) {
@@ -235,14 +233,16 @@ void HttpLoop::after(std::chrono::milliseconds delay, std::function<void()> task
 void HttpLoop::start(HttpRequest request) {
   auto transfer = std::make_unique<Transfer>();
   transfer->request = std::move(request);
-  transfer->easy = curl_easy_init();
+  transfer->easy = curl().easy_init();
   Transfer& t = *transfer;
   if (t.easy == nullptr) {
     t.answer.fault = "libcurl has no memory";
     t.answer.fault_is_final = true;
     return t.request.done(t.answer);
   }
-  const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(t.easy, option, value); };
+  const auto set = [&](CURLoption option, auto value) {
+    curl().easy_setopt(t.easy, option, value);
+  };
   set(CURLOPT_URL, t.request.url.c_str());
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_FOLLOWLOCATION, 0L);
@@ -259,7 +259,7 @@ void HttpLoop::start(HttpRequest request) {
     set(CURLOPT_RANGE,
         fmt::format("{}-{}", t.request.offset, t.request.offset + t.request.bytes - 1).c_str());
   if (!t.request.bearer_token.empty())
-    t.headers = curl_slist_append(
+    t.headers = curl().slist_append(
         t.headers, fmt::format("Authorization: Bearer {}", t.request.bearer_token).c_str());
   set(CURLOPT_HTTPHEADER, t.headers);
   set(CURLOPT_HEADERFUNCTION, &on_header);
@@ -268,7 +268,7 @@ void HttpLoop::start(HttpRequest request) {
   set(CURLOPT_WRITEDATA, &t);
   CURL* const easy = t.easy;
   state_->transfers.emplace(easy, std::move(transfer));
-  curl_multi_add_handle(state_->multi, easy);
+  curl().multi_add_handle(state_->multi, easy);
 }
 
 }  // namespace wader

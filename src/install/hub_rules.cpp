@@ -1,7 +1,5 @@
 #include "install/hub_rules.h"
 
-#include <curl/curl.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -9,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "install/curl_library.h"
 
 namespace wader {
 namespace {
@@ -31,23 +30,23 @@ bool is_id_part(std::string_view part) {
 }
 
 struct UrlDeleter {
-  void operator()(CURLU* url) const { curl_url_cleanup(url); }
+  void operator()(CURLU* url) const { curl().url_cleanup(url); }
 };
 using Url = std::unique_ptr<CURLU, UrlDeleter>;
 
 Url parse_url(std::string_view text) {
-  Url url(curl_url());
+  Url url(curl().url());
   if (url == nullptr || text.size() > kMaxUrlBytes || text.find('\0') != text.npos) return nullptr;
-  const CURLUcode code = curl_url_set(url.get(), CURLUPART_URL, std::string(text).c_str(),
-                                      CURLU_DISALLOW_USER | CURLU_NON_SUPPORT_SCHEME);
+  const CURLUcode code = curl().url_set(url.get(), CURLUPART_URL, std::string(text).c_str(),
+                                        CURLU_DISALLOW_USER | CURLU_NON_SUPPORT_SCHEME);
   return code == CURLUE_OK ? std::move(url) : nullptr;
 }
 
 std::string url_part(const Url& url, CURLUPart part, unsigned flags = 0) {
   char* text = nullptr;
-  if (curl_url_get(url.get(), part, &text, flags) != CURLUE_OK) return "";
+  if (curl().url_get(url.get(), part, &text, flags) != CURLUE_OK) return "";
   std::string out(text);
-  curl_free(text);
+  curl().free(text);
   std::transform(out.begin(), out.end(), out.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   return out;
@@ -72,7 +71,7 @@ std::optional<milliseconds> asked_delay(const HubAnswer& answer, int64_t now_uni
   constexpr uint64_t kMostSeconds = 30 * 24 * 3600;
   std::optional<uint64_t> seconds = whole(answer.retry_after);
   if (!seconds && !answer.retry_after.empty()) {
-    const time_t at = curl_getdate(answer.retry_after.c_str(), nullptr);
+    const time_t at = curl().getdate(answer.retry_after.c_str(), nullptr);
     if (at >= 0) seconds = at > now_unix ? static_cast<uint64_t>(at - now_unix) : 0;
   }
   for (std::string_view rest = answer.rate_limit; !seconds && !rest.empty();) {
@@ -230,6 +229,7 @@ std::string percent_encode(std::string_view path) {
 }
 
 Result<std::string> url_origin(std::string_view text) {
+  RETURN_IF_ERROR(load_curl());
   const Url url = parse_url(text);
   const std::string scheme = url ? url_part(url, CURLUPART_SCHEME) : "";
   const std::string host = url ? url_part(url, CURLUPART_HOST) : "";
@@ -244,11 +244,12 @@ Result<std::string> follow_location(const std::string& from, const std::string& 
   const bool was_https = url_part(url, CURLUPART_SCHEME) == "https";
   char* text = nullptr;
   if (location.size() > kMaxUrlBytes ||
-      curl_url_set(url.get(), CURLUPART_URL, location.c_str(), CURLU_DISALLOW_USER) != CURLUE_OK ||
-      curl_url_get(url.get(), CURLUPART_URL, &text, 0) != CURLUE_OK)
+      curl().url_set(url.get(), CURLUPART_URL, location.c_str(), CURLU_DISALLOW_USER) !=
+          CURLUE_OK ||
+      curl().url_get(url.get(), CURLUPART_URL, &text, 0) != CURLUE_OK)
     return io_error("a redirect leads to no address");
   std::string to(text);
-  curl_free(text);
+  curl().free(text);
   ASSIGN_OR_RETURN(const std::string origin, url_origin(to));
   if (was_https && !origin.starts_with("https:"))
     return io_error("a redirect leads from https to http, {}", origin);
