@@ -20,7 +20,7 @@ export function qwenTokenizer(rows) {
   const tags = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"];
   const added = [...special, ...tags];
   const vocab = Object.fromEntries(byteAlphabet().map((character, byte) => [character, byte]));
-  const letters = Array.from("etaoinsrhldcumfpgwybvkxjqz");
+  const letters = Array.from("etaoinsrhldcumfpgwybvkxjqzET");
   const merges = [];
   for (const left of ["Ġ", ...letters]) {
     for (const right of letters) {
@@ -29,7 +29,7 @@ export function qwenTokenizer(rows) {
       merges.push([left, right]);
     }
   }
-  const first = 256 + merges.length;
+  const first = rows - added.length;
   const pattern = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
     + "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
   return {

@@ -36,6 +36,11 @@ const tests = spawn(process.execPath, ["--test", ...files.map((file) => join(her
     WADER_BINARY: resolve(wader), WADER_CONTAINER: container,
   },
 });
+// CTest's own limit would leave the server running.
+setTimeout(() => {
+  console.error("the tests took too long");
+  tests.kill("SIGKILL");
+}, 280_000).unref();
 const code = await new Promise((done) => tests.on("exit", (status) => done(status ?? 1)));
 if (!server.alive()) console.error(`the server ended during the tests: ${server.errors.slice(-4000)}`);
 const { code: status } = server.alive() ? await server.kill("SIGTERM") : { code: 1 };
