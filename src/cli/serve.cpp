@@ -30,6 +30,10 @@ namespace {
 constexpr std::chrono::seconds kGrace{3};        // for answers in progress, at SIGTERM
 constexpr std::chrono::milliseconds kRest{800};  // and for the engine's pass after that
 
+// Of requests that are being received or handled. They stand beside --memory, and no conversation
+// that fits a model is more than a few megabytes.
+constexpr uint64_t kAllBodiesBytes = 96 << 20;
+
 // The model that is named, or the only one that is installed.
 Result<std::filesystem::path> model_path(const Args& args) {
   if (args.has_operand(0)) return resolve_model(args.operand(0));
@@ -88,6 +92,7 @@ Result<ServerOptions> server_options(const Args& args) {
   options.http.host = args.text("--host", options.http.host);
   ASSIGN_OR_RETURN(const uint64_t port, args.whole("--port", 0, 65535, options.http.port));
   options.http.port = static_cast<uint16_t>(port);
+  options.http.limits.max_all_bodies_bytes = kAllBodiesBytes;
   ASSIGN_OR_RETURN(options.http.access.api_key, api_key(args));
   options.http.access.allowed_hosts = names_in(args.text("--allow-host"));
   options.http.access.allowed_origins = names_in(args.text("--allow-origin"));

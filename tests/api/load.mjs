@@ -7,9 +7,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { Worker } from "node:worker_threads";
-import { connect } from "./raw.mjs";
 import { installModel } from "./models.mjs";
+import { share, startProbe } from "./probe.mjs";
+import { connect } from "./raw.mjs";
 import { sleep, startServer } from "./server.mjs";
 
 const { values: options, positionals: [wader] } = parseArgs({
@@ -174,23 +174,6 @@ async function client(server, jobs, seed, end) {
   }
 }
 
-// In a thread of its own: the clients' work here must not count as the server's.
-const prober = `
-  const { parentPort, workerData } = require("node:worker_threads");
-  const http = require("node:http");
-  const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
-  const times = [];
-  const probe = () => {
-    const start = performance.now();
-    http.get({ port: workerData.port, host: "127.0.0.1", path: "/health", agent }, (response) => {
-      response.resume();
-      response.on("end", () => { times.push(performance.now() - start); setTimeout(probe, 50); });
-    }).on("error", () => setTimeout(probe, 50));
-  };
-  probe();
-  parentPort.on("message", () => { parentPort.postMessage(times); process.exit(); });`;
-
-const share = (sorted, part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? NaN;
 const mean = (list) => list.reduce((sum, value) => sum + value, 0) / list.length;
 const mib = (bytes) => (bytes / 2 ** 20).toFixed(1);
 
@@ -207,7 +190,7 @@ async function main() {
     if (response.status !== 200) throw new Error(JSON.stringify(body));
     job.saying = sayingOf(body);
   }
-  const health = new Worker(prober, { eval: true, workerData: { port: server.port } });
+  const health = startProbe(server.port);
   const start = Date.now(), end = start + seconds * 1000;
   const rss = [];
   const sampler = setInterval(() => {
@@ -216,12 +199,8 @@ async function main() {
   await Promise.all(Array.from({ length: Number(options.clients) }, (_, i) => client(server, jobs, i, end)));
   const took = (Date.now() - start) / 1000;
   clearInterval(sampler);
-  const times = await new Promise((done) => {
-    health.on("message", done);
-    health.postMessage("end");
-  });
-  times.sort((a, b) => a - b);
-
+  const { times, failed } = await health.stop();
+  if (failed > 0) fail(`${failed} requests for /health failed`);
   if (!server.alive()) fail(`the server ended: ${server.errors.slice(-2000)}`);
   for (let i = 0; i < 100 && server.alive(); ++i) {
     const metrics = await server.metrics();
