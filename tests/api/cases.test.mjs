@@ -286,6 +286,9 @@ test("G-02 hostile numbers", { skip }, async () => {
     const response = await post("/v1/chat/completions", `{"messages": [${`${value},`.repeat(2_000_000)}0]}`);
     assert.match((await response.json()).error.message, /more than 1000000 values/);
   }
+  // Commas and brackets of a text are no values.
+  const text = ',"[\\'.repeat(400_000);
+  assert.equal((await refused({ messages: [{ role: "user", content: text }] }, "messages")).code, "context_length_exceeded");
   const huge = (await ask({ messages: question, max_tokens: 2, top_k: 1e9 })).status;
   assert.ok([200, 400].includes(huge));
   await alive();
