@@ -149,6 +149,18 @@ Status check_headless(const fs::path& directory, const std::string& text, bool m
   return complete ? complete_error(directory) : foreign_error(directory);
 }
 
+// What a kill left of write_file_atomically(): manifest.json.PID.tmp.
+void remove_temporaries(const fs::path& directory) {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(std::string(kManifestFile) + ".") && name.ends_with(".tmp"))
+      found.push_back(entry.path());
+  }
+  for (const fs::path& path : found) fs::remove(path, ignored);
+}
+
 }  // namespace
 
 bool is_journal_text(std::string_view text) {
@@ -203,6 +215,7 @@ Result<Journal> Journal::open(const fs::path& directory, const Json& origin,
     if (info.st_nlink > 0)
       break;  // else its owner finished and removed it between our open and our lock
   }
+  remove_temporaries(directory);
 
   ASSIGN_OR_RETURN(const std::string text,
                    read_text_file(directory / kJournalFile, kMaxJournalBytes));
@@ -329,14 +342,7 @@ Status Journal::remove() {
 void Journal::remove_files() const {
   std::error_code ignored;
   fs::remove(directory_ / kManifestFile, ignored);
-  // What a kill left of write_file_atomically(): manifest.json.PID.tmp.
-  std::vector<fs::path> temporaries;
-  for (const auto& entry : fs::directory_iterator(directory_, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(std::string(kManifestFile) + ".") && name.ends_with(".tmp"))
-      temporaries.push_back(entry.path());
-  }
-  for (const fs::path& temporary : temporaries) fs::remove(temporary, ignored);
+  remove_temporaries(directory_);
   for (const std::string& name : files_) fs::remove(directory_ / name, ignored);
   fs::remove(directory_ / kExpertsFolder, ignored);  // only when it is empty
 }

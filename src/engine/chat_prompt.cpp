@@ -36,10 +36,27 @@ uint64_t most_text_bytes(const Tokenizer& tokenizer, uint32_t context) {
   return uint64_t{context} * longest;
 }
 
+namespace {
+
+// What is certainly rendered, more or less. The reasoning of finished turns is dropped, so that of
+// all messages the longest counts.
+uint64_t text_bytes_of(const ChatRequest& request) {
+  uint64_t bytes = request.tools.empty() ? 0 : json_text(request.tools).size();
+  uint64_t longest_reasoning = 0;
+  for (const Message& message : request.messages) {
+    bytes += message.content.size();
+    for (const ToolCall& call : message.tool_calls)
+      bytes += call.name.size() + call.arguments.size();
+    longest_reasoning = std::max<uint64_t>(longest_reasoning, message.reasoning.size());
+  }
+  return std::max(bytes, longest_reasoning);
+}
+
+}  // namespace
+
 Result<ChatPrompt> chat_prompt(const ChatFormat& format, const ChatRequest& request,
                                uint64_t max_text_bytes) {
-  uint64_t text_bytes = 0;
-  for (const Message& message : request.messages) text_bytes += message.content.size();
+  const uint64_t text_bytes = text_bytes_of(request);
   if (text_bytes > max_text_bytes)
     return over_budget_error(
         "{} of text is more than the context can hold; shorten it, or raise --context",

@@ -30,8 +30,8 @@ struct ChatPrompt {
   std::vector<TokenId> ids;
   uint32_t turn_start;  // where the answer's own header begins (GenerateOptions::turn_start)
 };
-// over_budget when the messages hold more than max_text_bytes: refused before it is encoded, which
-// takes up to 40 bytes of memory per byte of the longest word.
+// over_budget when the messages and tools hold more than max_text_bytes: refused before it is
+// encoded, which takes up to 40 bytes of memory per byte of the longest word.
 Result<ChatPrompt> chat_prompt(const ChatFormat& format, const ChatRequest& request,
                                uint64_t max_text_bytes);
 

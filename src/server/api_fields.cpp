@@ -8,6 +8,7 @@
 #include "tokenizer/utf8.h"
 
 namespace wader {
+
 ApiError bad_field(std::string_view param, std::string_view problem) {
   return {400, fmt::format("{} {}", param, problem), std::string(param), "invalid_value"};
 }
@@ -23,8 +24,35 @@ ApiError unsupported_field(std::string_view param, std::string_view which,
           "unsupported_parameter"};
 }
 
+namespace {
+
+// A value of two bytes takes up to eighty in memory, so that a body within its limit could take a
+// gigabyte. A prompt of ids has as many values as the context tokens; a million take 80 MB.
+constexpr size_t kMaxValues = 1'000'000;
+
+// Counted by commas and brackets: never fewer than `text` has where it is JSON.
+bool has_too_many_values(std::string_view text) {
+  size_t values = 1;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size() && values <= kMaxValues; ++i) {
+    const char c = text[i];
+    if (in_string && c == '\\')
+      ++i;
+    else if (c == '"')
+      in_string = !in_string;
+    else if (!in_string && (c == ',' || c == '[' || c == '{'))
+      ++values;
+  }
+  return values > kMaxValues;
+}
+
+}  // namespace
+
 ApiResult<Json> parse_body(std::string_view text) {
   if (text.empty()) return ApiError{400, "the request has no body: send a JSON object", "", ""};
+  if (has_too_many_values(text))
+    return ApiError{400, fmt::format("the request's body has more than {} values", kMaxValues), "",
+                    ""};
   auto parsed = parse_json(text, "the request's body");
   if (!parsed) {
     // It may repeat a key, which may be as long as the body.

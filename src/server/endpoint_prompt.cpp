@@ -19,8 +19,11 @@ std::optional<ApiError> prepare_prompt(Service& service, ChatRequest& chat,
   const ServedModel& model = service.model;
   chat.date = service.dates.date_of(chat, today());
   auto prompt = chat_prompt(*model.format, chat, model.max_text_bytes);
+  const std::string_view field = origin.empty() ? "messages" : "input";
+  if (!prompt.ok() && prompt.error().code == ErrorCode::over_budget)
+    return ApiError{400, prompt.error().message, std::string(field), "context_length_exceeded"};
   if (!prompt.ok()) return render_error(prompt.error(), origin);
-  if (auto error = check_prompt_length(prompt->ids.size(), "messages", model.facts)) return error;
+  if (auto error = check_prompt_length(prompt->ids.size(), field, model.facts)) return error;
   job.prompt = std::move(prompt->ids);
   job.turn_start = prompt->turn_start;
   job.options.stop = request.stop;

@@ -4,6 +4,10 @@
 namespace wader {
 namespace {
 
+// A word takes up to 40 bytes of memory per byte of it while it is encoded, and no context bounds
+// what is asked for here.
+constexpr uint64_t kMaxBodyBytes = 2 << 20;
+
 HttpResponse tokenized(const ServedModel& model, std::string_view body) {
   const ApiResult<Json> json = parse_body(body);
   if (const auto* error = std::get_if<ApiError>(&json)) return error_response(*error);
@@ -36,12 +40,14 @@ Task<> answer(Service& service, HttpExchange& exchange,
 }  // namespace
 
 void add_tokenize_routes(Service& service, std::vector<HttpRoute>& routes) {
-  routes.push_back({HttpMethod::post, "/tokenize", [&service](HttpExchange& exchange) {
-                      return answer(service, exchange, tokenized);
-                    }});
-  routes.push_back({HttpMethod::post, "/detokenize", [&service](HttpExchange& exchange) {
-                      return answer(service, exchange, detokenized);
-                    }});
+  routes.push_back(
+      {HttpMethod::post, "/tokenize",
+       [&service](HttpExchange& exchange) { return answer(service, exchange, tokenized); }, false,
+       kMaxBodyBytes});
+  routes.push_back(
+      {HttpMethod::post, "/detokenize",
+       [&service](HttpExchange& exchange) { return answer(service, exchange, detokenized); }, false,
+       kMaxBodyBytes});
 }
 
 }  // namespace wader

@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <exception>
 
 namespace wader {
 namespace {
 
+namespace asio = boost::asio;
 using Clock = HttpStream::Clock;
 
 // Bytes of pipelined requests that are kept while one is handled. A client that sends more gets its
@@ -69,6 +73,11 @@ Task<bool> HttpConnection::serve_next() {
     std::string().swap(inbox_);  // an idle connection holds no buffer
     const auto input = co_await stream_->read(inbox_, Clock::now() + core_.limits.idle_timeout);
     if (input != HttpStream::Input::some) co_return false;
+  } else {
+    // A pipeline whose answers all fit the socket would never wait: the others' turn comes between
+    // its requests.
+    const auto executor = co_await asio::this_coro::executor;
+    co_await asio::post(executor, asio::use_awaitable);
   }
   if (core_.stopping) co_return false;
   const bool more = co_await serve_request();
