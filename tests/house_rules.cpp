@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <regex>
 #include <sstream>
 
 namespace wader::house {
@@ -290,6 +291,29 @@ Findings check_layout(const fs::path& root, const std::map<std::string, std::str
     if (reason.empty()) findings.push_back(name + ": may be long, but the list gives no reason");
     if (lines_of(read_file(root / name)).size() <= kLinesMax)
       findings.push_back(name + ": is not long any more; take it off the list");
+  }
+  return findings;
+}
+
+Findings check_type_names(const fs::path& root) {
+  static const std::regex kNamespace(R"(^namespace ([\w:]+) \{)");
+  static const std::regex kType(R"(^(?:enum class|enum|struct|class|union) (\w+)[^;]*\{)");
+  Findings findings;
+  std::map<std::string, std::string> first;  // "wader::Answer" → where it is defined
+  for (const fs::path& file : files_of(root, {"src"}, {".h"})) {
+    const std::string code = code_only(read_file(root / file));
+    const auto lines = lines_of(code);
+    std::string scope;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      std::smatch match;
+      const std::string line(lines[i]);
+      if (std::regex_search(line, match, kNamespace)) scope = match.str(1) + "::";
+      if (!std::regex_search(line, match, kType)) continue;
+      const auto [known, added] = first.emplace(scope + match.str(1), file.generic_string());
+      if (!added)
+        findings.push_back(
+            at(file, i, "defines " + known->first + ", as " + known->second + " does"));
+    }
   }
   return findings;
 }

@@ -39,6 +39,10 @@ Findings check_library_calls(const std::filesystem::path& root);
 Findings check_layout(const std::filesystem::path& root,
                       const std::map<std::string, std::string>& long_files);
 
+// Headers of src/: no two types of one name in the same namespace. Each would be fine where it is
+// included, but a program with both has one destructor for the two.
+Findings check_type_names(const std::filesystem::path& root);
+
 // All text of the project: no notes of unfinished work.
 Findings check_unfinished(const std::filesystem::path& root);
 

@@ -47,6 +47,11 @@ TEST(House, FilesAreLaidOutAsAgreed) {
   EXPECT_TRUE(findings.empty()) << joined(findings);
 }
 
+TEST(House, TypesHaveNamesOfTheirOwn) {
+  const auto findings = check_type_names(kRoot);
+  EXPECT_TRUE(findings.empty()) << joined(findings);
+}
+
 TEST(House, NothingIsLeftUnfinished) {
   const auto findings = check_unfinished(kRoot);
   EXPECT_TRUE(findings.empty()) << joined(findings);
@@ -208,6 +213,14 @@ TEST_F(BrokenHouse, HeadersSayWhatTheyAreAndAreGuarded) {
   write("src/io/h.h", "int x;");
   EXPECT_THAT(check_layout(root_, {}),
               ElementsAre(HasSubstr("newline"), HasSubstr("comment"), HasSubstr("pragma")));
+}
+
+TEST_F(BrokenHouse, TwoTypesOfOneName) {
+  write("src/io/a.h", "namespace wader {\nstruct Answer;\nstruct Answer {};\nclass Other {};\n}\n");
+  write("src/arch/b.h", "namespace wader {\nclass Answer final : public B {};\n}\n");
+  write("src/arch/c.h", "namespace wader::c {\nstruct Other {};\n}\n");
+  EXPECT_THAT(check_type_names(root_),
+              ElementsAre(AllOf(HasSubstr(".h:"), HasSubstr("defines wader::Answer, as src/"))));
 }
 
 TEST_F(BrokenHouse, UnfinishedWork) {

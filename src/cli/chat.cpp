@@ -36,7 +36,7 @@ Result<ConversationOptions> read_options(const Args& args) {
   return options;
 }
 
-Json answer_json(const Answer& answer, uint64_t budget_bytes) {
+Json answer_json(const ConversationAnswer& answer, uint64_t budget_bytes) {
   Json calls = Json::array();
   for (const ToolCall& call : answer.message.tool_calls) {
     calls.push_back({{"id", call.id}, {"name", call.name}, {"arguments", call.arguments}});
@@ -53,7 +53,8 @@ Result<int> answer_once(const Args& args, const Engine& engine, Conversation& co
   const bool json = args.has("--json");
   ChatView view(args.has("--show-reasoning"));
   const Conversation::Listener listener = json ? Conversation::Listener() : view.listener();
-  ASSIGN_OR_RETURN(const Answer answer, conversation.ask(question, listener, interrupted()));
+  ASSIGN_OR_RETURN(const ConversationAnswer answer,
+                   conversation.ask(question, listener, interrupted()));
   if (json) {
     print_json(answer_json(answer, engine.plan().budget_bytes));
   } else {

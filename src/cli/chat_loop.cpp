@@ -32,7 +32,7 @@ constexpr std::string_view kHelp =
 struct State {
   const ChatLoop& chat;
   LineEditor editor;
-  std::optional<Answer> last;
+  std::optional<ConversationAnswer> last;
 };
 
 // One message: lines joined while a paste goes on or a backslash asks for more. Nothing when the
@@ -148,7 +148,7 @@ void answer(State& state, const std::string& question) {
   ChatView view(state.chat.show_reasoning);
   clear_interrupt();
   Conversation& conversation = state.chat.conversation;
-  Result<Answer> result = conversation.ask(question, view.listener(), interrupted());
+  Result<ConversationAnswer> result = conversation.ask(question, view.listener(), interrupted());
   show_status("");
   clear_interrupt();
   if (!result.ok()) {

@@ -46,7 +46,7 @@ void ChatView::write(Part part, std::string_view text) {
   line_open_ = !text.ends_with('\n');
 }
 
-void ChatView::finish(const Answer& answer, uint32_t context, uint32_t max_tokens) {
+void ChatView::finish(const ConversationAnswer& answer, uint32_t context, uint32_t max_tokens) {
   show_status("");
   if (line_open_) print("\n");
   line_open_ = false;

@@ -17,7 +17,7 @@ class ChatView {
   // Prints the deltas of one answer; ends it when the output cannot be written.
   Conversation::Listener listener();
   // Ends the answer's last line and says why it stopped, if not by itself.
-  void finish(const Answer& answer, uint32_t context, uint32_t max_tokens);
+  void finish(const ConversationAnswer& answer, uint32_t context, uint32_t max_tokens);
 
  private:
   enum class Part : uint8_t { nothing, reasoning, content, call };

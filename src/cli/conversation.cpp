@@ -41,13 +41,13 @@ void Conversation::reset() {
   session_.reset();
 }
 
-Result<Answer> Conversation::ask(std::string question, const Listener& listener,
-                                 const std::atomic<bool>& cancel) {
+Result<ConversationAnswer> Conversation::ask(std::string question, const Listener& listener,
+                                             const std::atomic<bool>& cancel) {
   Message user = {};
   user.role = Message::Role::user;
   user.content = std::move(question);
   request_.messages.push_back(std::move(user));
-  Result<Answer> result = answer(listener, cancel);
+  Result<ConversationAnswer> result = answer(listener, cancel);
   if (!result.ok() || !result->kept) {
     request_.messages.pop_back();
     return result;
@@ -57,7 +57,8 @@ Result<Answer> Conversation::ask(std::string question, const Listener& listener,
   return result;
 }
 
-Result<Answer> Conversation::answer(const Listener& listener, const std::atomic<bool>& cancel) {
+Result<ConversationAnswer> Conversation::answer(const Listener& listener,
+                                                const std::atomic<bool>& cancel) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
@@ -65,7 +66,7 @@ Result<Answer> Conversation::answer(const Listener& listener, const std::atomic<
   ASSIGN_OR_RETURN(const ChatPrompt prompt,
                    chat_prompt(format_, request_, options_.max_text_bytes));
 
-  Answer out;
+  ConversationAnswer out;
   const std::unique_ptr<ChatParser> parser = format_.parser(request_);
   GenerateOptions options;
   options.sampling = options_.sampling;

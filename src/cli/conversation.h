@@ -19,12 +19,12 @@ struct ConversationOptions {
   ChatRequest start;  // system message if any, reasoning effort, date
   SamplingParams
       sampling;  // answer n is drawn with seed + n, so a whole conversation can be repeated
-  uint32_t max_tokens = 0;  // an answer; 0 = no limit
+  uint32_t max_tokens = 0;          // an answer; 0 = no limit
   uint64_t max_text_bytes = ~0ull;  // of all messages: chat_prompt()
   std::vector<TokenId> stop_ids;
 };
 
-struct Answer {
+struct ConversationAnswer {
   Message message;  // assistant
   FinishReason reason = FinishReason::stop;
   RunFigures figures;
@@ -44,8 +44,8 @@ class Conversation {
                ConversationOptions options);
 
   // Answers `question`. After an error the conversation is what it was before.
-  Result<Answer> ask(std::string question, const Listener& listener,
-                     const std::atomic<bool>& cancel);
+  Result<ConversationAnswer> ask(std::string question, const Listener& listener,
+                                 const std::atomic<bool>& cancel);
   void reset();
 
   const std::vector<Message>& messages() const { return request_.messages; }
@@ -60,7 +60,7 @@ class Conversation {
   Status load(const std::filesystem::path& file);
 
  private:
-  Result<Answer> answer(const Listener& listener, const std::atomic<bool>& cancel);
+  Result<ConversationAnswer> answer(const Listener& listener, const std::atomic<bool>& cancel);
 
   Session& session_;
   const ChatFormat& format_;

@@ -87,7 +87,8 @@ class ConversationTest : public testing::Test {
     conversation_.emplace(
         session_, format_, [] { return EngineStats(); }, options);
   }
-  Result<Answer> ask(const std::string& text, const Conversation::Listener& listener = {}) {
+  Result<ConversationAnswer> ask(const std::string& text,
+                                 const Conversation::Listener& listener = {}) {
     return conversation_->ask(text, listener, cancel_);
   }
 

@@ -65,6 +65,8 @@ async function phase(name, action) {
     check(times.length > 0 && failed === 0, `${name}: ${failed} small requests failed meanwhile`);
     check(share(times, 1) < bound_ms, `${name}: a small request took ${share(times, 1)} ms meanwhile`);
   }
+  // Bodies in progress may take 96 MiB; sanitizers keep up to 256 MiB of what was freed.
+  check(top - before < 400 * MiB, `${name}: memory rose by ${((top - before) / MiB).toFixed(0)} MiB`);
   const [health, answer] = during.map(({ times }) => `p99 ${share(times, 0.99).toFixed(1)}, most ${share(times, 1).toFixed(1)}`);
   console.log(`${name}: health ${health} ms; chat of one token ${answer} ms; the next one ${after.toFixed(1)} ms; `
     + `MiB ${(before / MiB).toFixed(1)} before, ${(top / MiB).toFixed(1)} at most, ${(server.rssBytes() / MiB).toFixed(1)} after`);

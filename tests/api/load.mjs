@@ -224,6 +224,7 @@ async function main() {
   if (strict && !(growth <= 0.02)) fail(`resident memory grows by ${(100 * growth).toFixed(1)} %`);
   const ended = server.alive() ? await server.kill("SIGTERM") : { code: 1 };
   if (ended.code !== 0) fail(`the server ended with ${JSON.stringify(ended)}: ${server.errors.slice(-2000)}`);
+  if (/Sanitizer|runtime error/.test(server.errors)) fail(server.errors.slice(0, 6000));
   console.log(failures.length === 0 ? "all well" : `${failures.length} failures`);
   process.exit(failures.length === 0 ? 0 : 1);
 }
