@@ -84,8 +84,10 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-bool is_loopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
+bool is_loopback(std::string host) {
+  std::transform(host.begin(), host.end(), host.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
 }
 
 Result<ServerOptions> server_options(const Args& args) {
@@ -142,8 +144,9 @@ void notify_manager(std::string_view state) {
   close(fd);
 }
 
-// SIGTERM and SIGINT stop the server, a second one at once. They are blocked in every thread and
-// taken by one that waits for them.
+// SIGTERM and SIGINT stop the server, a second one at once; while the model is loading they end the
+// process, which has nothing to lose yet. They are blocked in every thread and taken by one that
+// waits for them.
 class StopSignals {
  public:
   StopSignals() {
@@ -152,27 +155,34 @@ class StopSignals {
     sigaddset(&set_, SIGINT);
     pthread_sigmask(SIG_BLOCK, &set_, nullptr);
     signal(SIGPIPE, SIG_IGN);
+    thread_ = std::thread([this] { wait(); });
   }
-  void watch(Server& server) {
-    thread_ = std::thread([this, &server] {
-      for (std::chrono::milliseconds grace = kGrace;; grace = std::chrono::milliseconds(0)) {
-        int number = 0;
-        sigwait(&set_, &number);
-        if (done_) return;
-        notify_manager("STOPPING=1");
-        server.stop(grace);
-      }
-    });
-  }
-  void end() {
+  ~StopSignals() {
     done_ = true;
     pthread_kill(thread_.native_handle(), SIGTERM);
     thread_.join();
   }
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  void stop(Server* server) { server_ = server; }  // null: not any more
 
  private:
+  void wait() {
+    for (std::chrono::milliseconds grace = kGrace;; grace = std::chrono::milliseconds(0)) {
+      int number = 0;
+      sigwait(&set_, &number);
+      if (done_) return;
+      Server* const server = server_;
+      if (server == nullptr) _exit(128 + number);
+      notify_manager("STOPPING=1");
+      server->stop(grace);
+    }
+  }
+
   sigset_t set_;
   std::atomic<bool> done_ = false;
+  std::atomic<Server*> server_ = nullptr;
   std::thread thread_;
 };
 
@@ -209,14 +219,14 @@ Result<int> run_serve(const Args& args) {
       format_bytes(plan.budget_bytes),
       options.http.access.api_key ? "needed" : "not needed: only this machine can ask"));
   notify_manager("READY=1");
-  signals.watch(*server);
+  signals.stop(server.get());
   server->run();
   // A pass that reads for long cannot be interrupted; nobody waits for what it computes.
   if (!server->at_rest(kRest)) {
     print_note("the engine was in the middle of a pass; ended without it");
     _exit(0);
   }
-  signals.end();
+  signals.stop(nullptr);
   return 0;
 }
 

@@ -361,7 +361,15 @@ bool FetchQueue::proofs_running() const {
                      [](const Proof& proof) { return proof.state == Proof::State::running; });
 }
 
+void FetchQueue::give_up_all() {
+  for (Proof& proof : proofs_)
+    if (proof.state == Proof::State::running) give_up(proof);
+}
+
 Status FetchQueue::finish_proofs() {
+  // Rounds of 100 ms: pump() runs in the loop's thread and may be late.
+  constexpr int kMostIdleRounds = 50;
+  int idle_rounds = 0;
   std::unique_lock lock(mutex_);
   while (proofs_running() && !refutation_) {
     client_.post([this] { pump(); });
@@ -370,6 +378,12 @@ Status FetchQueue::finish_proofs() {
       if (proof.state != Proof::State::running || proof.next == proof.chunks.size()) continue;
       // No bytes of ours depend on what is still missing: the proof alone is lost.
       if (chunks_[proof.chunks[proof.next]].state == Chunk::State::failed) give_up(proof);
+    }
+    // Nothing under way and nothing to hash: what comes next has no room, and nobody makes any.
+    if (in_flight_ == 0 && hashing_ == nullptr && next_to_hash() == nullptr && !refutation_ &&
+        ++idle_rounds > kMostIdleRounds) {
+      idle_rounds = 0;
+      if (!give_up_largest()) give_up_all();
     }
     lock.unlock();
     RETURN_IF_ERROR(client_.may_wait());

@@ -94,6 +94,7 @@ class FetchQueue {
   Proof* next_to_hash();
   void end_proof(Proof& proof);
   void give_up(Proof& proof);
+  void give_up_all();
   bool give_up_largest();
   bool proofs_running() const;
   std::vector<uint32_t> in_state(Proof::State state) const;

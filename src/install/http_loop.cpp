@@ -24,7 +24,7 @@ constexpr uint64_t kMaxDrainBytes = 16 * kKiB;
 constexpr size_t kMaxHeaderBytes = 16 * kKiB;  // of one header that is kept
 
 struct Transfer {
-  HttpRequest request;
+  HttpTransfer request;
   HubAnswer answer;
   CURL* easy = nullptr;
   curl_slist* headers = nullptr;
@@ -230,7 +230,7 @@ void HttpLoop::after(std::chrono::milliseconds delay, std::function<void()> task
   state_->timers.emplace(Clock::now() + delay, std::move(task));
 }
 
-void HttpLoop::start(HttpRequest request) {
+void HttpLoop::start(HttpTransfer request) {
   auto transfer = std::make_unique<Transfer>();
   transfer->request = std::move(request);
   transfer->easy = curl().easy_init();
@@ -267,8 +267,12 @@ void HttpLoop::start(HttpRequest request) {
   set(CURLOPT_WRITEFUNCTION, &on_body);
   set(CURLOPT_WRITEDATA, &t);
   CURL* const easy = t.easy;
+  if (curl().multi_add_handle(state_->multi, easy) != CURLM_OK) {
+    t.answer.fault = "libcurl has no memory";
+    t.request.done(std::move(t.answer));
+    return;
+  }
   state_->transfers.emplace(easy, std::move(transfer));
-  curl().multi_add_handle(state_->multi, easy);
 }
 
 }  // namespace wader

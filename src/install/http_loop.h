@@ -23,7 +23,7 @@ struct HttpSettings {
   uint32_t stall_floor_bytes_per_second = 1024;
 };
 
-struct HttpRequest {
+struct HttpTransfer {
   std::string url;
   std::string bearer_token = {};   // sent as Authorization when not empty
   uint64_t offset = 0, bytes = 0;  // as Range; bytes 0: the whole
@@ -48,7 +48,7 @@ class HttpLoop {
   // From any thread: runs `task` in the loop's thread.
   void post(std::function<void()> task);
   // In the loop's thread only.
-  void start(HttpRequest request);
+  void start(HttpTransfer request);
   void after(std::chrono::milliseconds delay, std::function<void()> task);
 
  private:

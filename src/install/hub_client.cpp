@@ -348,7 +348,7 @@ void HubClient::start(std::shared_ptr<Job> job) {
   job->skip_bytes = job->arrived = 0;
   job->enough = false;
   job->judgement = {};
-  HttpRequest request;
+  HttpTransfer request;
   request.url = job->at;
   if (!job->strayed && token_goes_to(job->at)) request.bearer_token = settings_.token;
   if (job->fetch) {

@@ -173,6 +173,9 @@ Task<> run_answer(Service& service, HttpExchange& exchange, AnswerRequest reques
     co_await exchange.send(std::move(*refused));
     co_return;
   }
+  // Also when something throws: nothing is generated for nobody.
+  const std::shared_ptr<GenerationStream> guard(
+      stream.get(), [stream](GenerationStream*) { stream->cancel_all(); });
   AnswerRun run(service, sink, request, job);
   std::string beginning = sink.begin();
   if (request.stream) {

@@ -7,6 +7,9 @@
 namespace wader {
 namespace {
 
+// Chats that begin alike (a fixed system prompt and "hi") must not keep one date for ever.
+constexpr std::chrono::hours kKept{24};
+
 uint64_t beginning_of(const ChatRequest& request) {
   std::string text;
   const auto add = [&](std::string_view part) {
@@ -27,16 +30,19 @@ uint64_t beginning_of(const ChatRequest& request) {
 
 std::string ConversationDates::date_of(const ChatRequest& request, const std::string& today) {
   const uint64_t beginning = beginning_of(request);
+  const auto now = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
   if (const auto found = found_.find(beginning); found != found_.end()) {
     entries_.splice(entries_.begin(), entries_, found->second);
-    return entries_.front().date;
+    Entry& entry = entries_.front();
+    if (now - entry.made > kKept) entry.date = today, entry.made = now;
+    return entry.date;
   }
   if (entries_.size() == capacity_) {
     found_.erase(entries_.back().beginning);
     entries_.pop_back();
   }
-  entries_.push_front({beginning, today});
+  entries_.push_front({beginning, today, now});
   found_[beginning] = entries_.begin();
   return entries_.front().date;
 }

@@ -1,9 +1,10 @@
 // The date that a conversation's prompts carry. Requests come whole and name no conversation, so
 // one is known by how it begins: the messages up to the first of the user. Its date is that of its
-// first request; so the cached prefix of a long chat survives midnight. From any
+// first request, for a day; so the cached prefix of a long chat survives midnight. From any
 // thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <list>
 #include <mutex>
@@ -25,6 +26,7 @@ class ConversationDates {
   struct Entry {
     uint64_t beginning;  // digest
     std::string date;
+    std::chrono::steady_clock::time_point made;
   };
   size_t capacity_;
   std::mutex mutex_;

@@ -36,8 +36,7 @@ HttpResponse page(std::string_view name, std::string bytes) {
   response.body = std::move(bytes);
   response.headers = {{"Content-Security-Policy", std::string(kPolicy)},
                       {"Referrer-Policy", "no-referrer"},
-                      {"Cross-Origin-Opener-Policy", "same-origin"},
-                      {"Cross-Origin-Resource-Policy", "same-origin"}};
+                      {"Cross-Origin-Opener-Policy", "same-origin"}};
   return response;
 }
 
@@ -46,8 +45,10 @@ HttpResponse find_page(const Service& service, std::string_view name) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.' ||
            c == '/';
   });
-  if (!plain || name.empty() || name.front() == '.' || name.find("/.") != name.npos)
-    return error_response(404, "there is no such page");
+  // Below the directory, whatever it says: no segment is empty or begins with a dot.
+  const bool inside = !name.empty() && name.front() != '.' && name.front() != '/' &&
+                      name.find("/.") == name.npos && name.find("//") == name.npos;
+  if (!plain || !inside) return error_response(404, "there is no such page");
   if (!service.web_directory.empty()) {
     auto text = read_text_file(service.web_directory / name, kMaxPageBytes);
     return text.ok() ? page(name, std::move(*text)) : error_response(404, text.error().message);

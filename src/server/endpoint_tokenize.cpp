@@ -16,8 +16,9 @@ HttpResponse tokenized(const ServedModel& model, std::string_view body) {
   const auto& [text, markup] = std::get<TokenizeRequest>(request);
   const auto ids =
       model.tokenizer->encode(text, markup ? Tokenizer::Markup::on : Tokenizer::Markup::off);
-  if (!ids.ok()) return error_response(ApiError{400, ids.error().message, "content", ""});
-  return json_response({{"tokens", *ids}, {"count", ids->size()}});
+  if (!ids.ok()) return error_response(ApiError{400, ids.error().message, "prompt", ""});
+  return json_response(
+      {{"tokens", *ids}, {"count", ids->size()}, {"max_model_len", model.facts.context}});
 }
 
 HttpResponse detokenized(const ServedModel& model, std::string_view body) {
@@ -26,7 +27,7 @@ HttpResponse detokenized(const ServedModel& model, std::string_view body) {
   const ApiResult<std::vector<TokenId>> ids = parse_detokenize(std::get<Json>(json), model.facts);
   if (const auto* error = std::get_if<ApiError>(&ids)) return error_response(*error);
   return json_response(
-      {{"content", model.tokenizer->decode(std::get<std::vector<TokenId>>(ids), true)}});
+      {{"prompt", model.tokenizer->decode(std::get<std::vector<TokenId>>(ids), true)}});
 }
 
 Task<> answer(Service& service, HttpExchange& exchange,

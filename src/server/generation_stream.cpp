@@ -25,7 +25,8 @@ GenerationListener GenerationStream::listener(uint32_t choice) {
 }
 
 std::shared_ptr<std::atomic<bool>>& GenerationStream::flag(uint32_t choice) {
-  while (cancel_.size() <= choice) cancel_.push_back(std::make_shared<std::atomic<bool>>(false));
+  while (cancel_.size() <= choice)
+    cancel_.push_back(std::make_shared<std::atomic<bool>>(all_cancelled_));
   return cancel_[choice];
 }
 
@@ -38,6 +39,7 @@ void GenerationStream::cancel(uint32_t choice) {
 }
 
 void GenerationStream::cancel_all() {
+  all_cancelled_ = true;
   for (const auto& cancelled : cancel_) cancelled->store(true, std::memory_order_relaxed);
 }
 

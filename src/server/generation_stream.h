@@ -46,6 +46,7 @@ class GenerationStream : public std::enable_shared_from_this<GenerationStream> {
 
   boost::asio::steady_timer timer_;                         // the network's thread
   std::vector<std::shared_ptr<std::atomic<bool>>> cancel_;  // the network's thread
+  bool all_cancelled_ = false;                              // those to come too
   std::mutex mutex_;
   std::vector<GenerationEvent> events_;  // under mutex_, as told_
   bool told_ = false;                    // that there are events

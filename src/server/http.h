@@ -132,6 +132,8 @@ class HttpServer {
   // Runs `work` on a worker thread and comes back to the network's thread, with its exception if it
   // threw one.
   virtual Task<> run_aside(std::function<void()> work) = 0;
+  // After run(): whether all such work has ended, waiting for it for `patience`.
+  virtual bool workers_idle(std::chrono::milliseconds patience) = 0;
   virtual boost::asio::any_io_executor
   executor() = 0;                            // of the network's thread; post() to it from anywhere
   virtual uint32_t connections() const = 0;  // from any thread

@@ -183,6 +183,7 @@ Task<> HttpConnection::handle(Exchange& exchange, const HttpHandler& handler) {
     failure = "handler threw what is no std::exception";
   }
   stream_->unwatch();
+  exchange.forget_on_gone();
   if (failure.empty() && !exchange.answered() && !exchange.gone())
     failure = "handler gave no answer";
   if (failure.empty()) {

@@ -51,6 +51,7 @@ class Exchange final : public HttpExchange {
   Task<> begin_stream(HttpResponse head) override;
   Task<bool> write(std::string text) override;
   void on_gone(std::function<void()> action) override;
+  void forget_on_gone() { on_gone_ = nullptr; }  // after the handler, whose frame it may know
   bool gone() const override { return gone_; }
 
   // For the connection. What comes of the request:

@@ -15,6 +15,8 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <condition_variable>
+#include <mutex>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -116,6 +118,10 @@ class Server final : public HttpServer {
     asio::post(io_, [this, grace] { begin_stop(grace); });
   }
   Task<> run_aside(std::function<void()> work) override;
+  bool workers_idle(std::chrono::milliseconds patience) override {
+    std::unique_lock lock(aside_mutex_);
+    return aside_done_.wait_for(lock, patience, [this] { return aside_ == 0; });
+  }
   asio::any_io_executor executor() override { return io_.get_executor(); }
   uint32_t connections() const override { return connection_count_; }
 
@@ -143,6 +149,9 @@ class Server final : public HttpServer {
   asio::executor_work_guard<asio::io_context::executor_type> work_ = asio::make_work_guard(io_);
   tcp::acceptor acceptor_;
   asio::steady_timer accept_pause_, stop_timer_;
+  std::mutex aside_mutex_;
+  std::condition_variable aside_done_;
+  uint32_t aside_ = 0;  // pieces of work with the workers
   asio::thread_pool workers_;
 };
 
@@ -297,12 +306,21 @@ Task<> Server::run_aside(std::function<void()> work) {
   };
   auto job = std::make_shared<Job>(io_);
   // The job is handed back whole, so that its timer dies in the network's thread.
+  {
+    const std::lock_guard lock(aside_mutex_);
+    ++aside_;
+  }
   asio::post(workers_, [this, handed = job, todo = std::move(work)]() mutable {
     std::exception_ptr error;
     try {
       todo();
     } catch (...) {
       error = std::current_exception();
+    }
+    {
+      const std::lock_guard lock(aside_mutex_);
+      --aside_;
+      aside_done_.notify_all();
     }
     asio::post(io_, [back = std::move(handed), error = std::move(error)] {
       back->error = error;

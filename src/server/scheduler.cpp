@@ -105,6 +105,7 @@ class EngineThread final : public Scheduler {
     std::unique_ptr<Session> session;
     bool busy = false;
     uint64_t last_used = 0;
+    uint32_t turn_start = 0;  // of its last request
   };
   std::vector<Place> places_;
   uint64_t uses_ = 0, jobs_ = 0;
@@ -215,10 +216,13 @@ void EngineThread::start_queued() {
 
 // False while all sessions are busy.
 bool EngineThread::start(JobPtr& job) {
+  const bool idle =
+      std::any_of(places_.begin(), places_.end(), [](const Place& place) { return !place.busy; });
+  if (!idle) return false;
   std::vector<SessionView> views;
   for (const Place& place : places_)
     views.push_back({place.busy, place.last_used,
-                     static_cast<uint32_t>(place.session->tokens().size()),
+                     static_cast<uint32_t>(place.session->tokens().size()), place.turn_start,
                      place.session->reusable(job->request.prompt)});
   const auto choice = choose_session(views);
   if (!choice) return false;
@@ -227,6 +231,7 @@ bool EngineThread::start(JobPtr& job) {
     place.session->copy_prefix(*places_[*choice->copy_from].session, job->request.prompt);
   place.busy = true;
   place.last_used = ++uses_;
+  place.turn_start = job->request.turn_start;
   job->session = choice->session;
   job->number = ++jobs_;
   job->timings.queue_seconds = seconds_since(job->submitted);

@@ -11,7 +11,12 @@ namespace {
 
 class ModelServer final : public Server {
  public:
-  ~ModelServer() override { service_.scheduler.reset(); }  // its last words go to http_
+  ~ModelServer() override {
+    // What runs aside uses the model; the engine's last words go to http_.
+    while (http_ && !http_->workers_idle(std::chrono::seconds(1))) {
+    }
+    service_.scheduler.reset();
+  }
 
   Status open(OpenEngine open_engine, ServerOptions options) {
     log_ = std::move(options.log);
@@ -56,7 +61,7 @@ class ModelServer final : public Server {
   }
   void stop(std::chrono::milliseconds grace) override { http_->stop(grace); }
   bool at_rest(std::chrono::milliseconds patience) override {
-    return service_.scheduler->stopped(patience);
+    return service_.scheduler->stopped(patience) && http_->workers_idle(patience);
   }
 
  private:

@@ -16,7 +16,9 @@ std::optional<SessionChoice> choose_session(std::span<const SessionView> session
   if (!oldest) return {};
   if (!best) return SessionChoice{*oldest, {}};
   const SessionView& found = sessions[*best];
-  const bool goes_on = !found.busy && uint64_t{found.reusable} * 2 >= found.tokens;
+  const bool reaches_its_answer = found.turn_start > 0 && found.reusable >= found.turn_start;
+  const bool goes_on =
+      !found.busy && (reaches_its_answer || uint64_t{found.reusable} * 2 >= found.tokens);
   if (goes_on || *best == *oldest) return SessionChoice{*best, {}};
   // Where the oldest has as much of its own, a copy would only cost time.
   if (sessions[*oldest].reusable == found.reusable) return SessionChoice{*oldest, {}};

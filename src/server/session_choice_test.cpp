@@ -21,6 +21,14 @@ TEST(SessionChoice, AConversationGoesOnWhereItIs) {
   EXPECT_FALSE(choice.copy_from);
 }
 
+TEST(SessionChoice, AConversationWhoseReasoningIsDroppedGoesOnWhereItIs) {
+  const SessionChoice choice =
+      chosen({{.last_used = 2, .tokens = 2100, .turn_start = 90, .reusable = 90},
+              {.last_used = 1, .tokens = 500, .turn_start = 400}});
+  EXPECT_EQ(choice.session, 0u);
+  EXPECT_FALSE(choice.copy_from);
+}
+
 TEST(SessionChoice, WhatSharesASystemPromptTakesACopy) {
   const SessionChoice choice =
       chosen({{.last_used = 3, .tokens = 4000, .reusable = 300}, {.last_used = 1, .tokens = 50}});

@@ -142,7 +142,7 @@ test("A-04 bad encodings, also in a call's arguments", { skip }, async () => {
   // A pair is one emoji: as many tokens as its four bytes have.
   const emoji = await post("/tokenize", `{"prompt": "\\ud83d\\ude0a"}`);
   assert.deepEqual((await emoji.json()).tokens, await tokenize("😊"));
-  assert.equal((await good({ tokens: await tokenize("a\u0000b") }, "/detokenize")).content, "a\u0000b");
+  assert.equal((await good({ tokens: await tokenize("a\u0000b") }, "/detokenize")).prompt, "a\u0000b");
   await alive();
 });
 

@@ -166,3 +166,30 @@ test("the service manager is told", { skip: skip || (existsSync("/usr/bin/perl")
     perl.kill("SIGKILL");
   }
 });
+
+test("pages come from their directory and from nowhere else", { skip }, async () => {
+  const pages = join(directory, "pages");
+  mkdirSync(join(pages, "lib"), { recursive: true });
+  writeFileSync(join(pages, "index.html"), "<!doctype html>page");
+  writeFileSync(join(pages, "lib", "a.js"), "let a;");
+  writeFileSync(join(pages, ".secret"), "secret");
+  writeFileSync(join(directory, "outside.js"), "outside");
+  const server = await startServer(wader, container, [...flags, "--web-dir", pages]);
+  const get = async (path) => {
+    const response = await fetch(server.url + path);
+    return [response.status, await response.text(), response.headers];
+  };
+  const [status, text, headers] = await get("/");
+  assert.equal(status, 200);
+  assert.equal(text, "<!doctype html>page");
+  assert.match(headers.get("content-security-policy"), /script-src 'self'/);
+  assert.equal(headers.get("cross-origin-resource-policy"), "same-origin");
+  assert.equal((await get("/app/lib/a.js"))[1], "let a;");
+  for (const path of ["/app//etc/passwd", "/app/%2Fetc/passwd", "/app/.secret", "/app/lib/.secret", "/app/lib//a.js",
+    "/app/%2e%2e/outside.js", `/app/${join(directory, "outside.js")}`]) {
+    const [code, body] = await get(path);
+    assert.ok(code === 404 || code === 400, `${path}: ${code}`);
+    assert.doesNotMatch(body, /root:|secret"|^outside/);
+  }
+  await server.kill("SIGTERM");
+});
