@@ -1,6 +1,7 @@
 // A checkpoint's directory as MODEL, as a user meets it.
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 
 #include "cli_fixture.h"
 #include "io/file.h"
@@ -56,6 +57,9 @@ TEST_F(Cli, WhatIsKeptOfACheckpointFollowsIt) {
     return result.err;
   };
   EXPECT_THAT(notes_of(), HasSubstr("is used in place: reading it once"));
+  EXPECT_EQ(notes_of(), "");
+  std::ofstream(copy / "config.json", std::ios::app) << "\n";
+  EXPECT_THAT(notes_of(), HasSubstr("changed since it was last used in place: reading it once"));
   EXPECT_EQ(notes_of(), "");
   const fs::path file = copy / "model-00002-of-00002.safetensors";
   fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));

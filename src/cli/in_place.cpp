@@ -5,12 +5,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <span>
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/units.h"
+#include "checkpoint/small_files.h"
+#include "checkpoint/source_tree.h"
 #include "cli/console.h"
 #include "cli/generation_config.h"
 #include "cli/models.h"
@@ -19,6 +25,7 @@
 #include "container/container.h"
 #include "container/manifest.h"
 #include "install/install.h"
+#include "io/file.h"
 
 namespace wader {
 namespace {
@@ -46,12 +53,39 @@ std::string name_of(const fs::path& checkpoint) {
 
 enum class Kept : uint8_t { none, current, outdated };
 
+// Block by block: a tokenizer of 28 MB must not count in this run's memory.
+bool same_bytes(const fs::path& one, const fs::path& other) {
+  const auto a = File::open(one, File::Mode::read), b = File::open(other, File::Mode::read);
+  if (!a.ok() || !b.ok()) return false;
+  const auto bytes = a->size(), other_bytes = b->size();
+  if (!bytes.ok() || !other_bytes.ok() || *bytes != *other_bytes) return false;
+  std::array<std::byte, 64 * kKiB> left, right;
+  for (uint64_t at = 0; at < *bytes; at += left.size()) {
+    const size_t count = std::min<uint64_t>(left.size(), *bytes - at);
+    if (!a->read_at(at, std::span(left).first(count)).ok() ||
+        !b->read_at(at, std::span(right).first(count)).ok() ||
+        std::memcmp(left.data(), right.data(), count) != 0)
+      return false;
+  }
+  return true;
+}
+
+// Whether the container's copies of the small files (config, tokenizer, template, …) are what the
+// checkpoint has now. One that has gone from there since is still right.
+bool has_same_small_files(const fs::path& checkpoint, const Container& container) {
+  const auto files = find_small_files(DirectoryTree(checkpoint));
+  return files.ok() && std::all_of(files->begin(), files->end(), [&](const SmallFile& file) {
+           return same_bytes(checkpoint / file.name, container.directory() / file.name);
+         });
+}
+
 // What damage keeps from being opened is current: opening it says what it is.
-Kept what_is_kept(const fs::path& path) {
+Kept what_is_kept(const fs::path& checkpoint, const fs::path& path) {
   if (!is_there(path / kManifestFile) || is_there(path / kJournalFile)) return Kept::none;
   const auto container = Container::open_to_repair(path);
-  const bool changed =
-      container.ok() && container->in_place() && !check_source_files(*container->in_place()).ok();
+  const bool changed = container.ok() && container->in_place() &&
+                       (!check_source_files(*container->in_place()).ok() ||
+                        !has_same_small_files(checkpoint, *container));
   return changed ? Kept::outdated : Kept::current;
 }
 
@@ -157,7 +191,7 @@ Result<fs::path> in_place_path(const fs::path& checkpoint) {
 
 Result<fs::path> in_place_container(const fs::path& checkpoint) {
   ASSIGN_OR_RETURN(const fs::path path, in_place_path(checkpoint));
-  const Kept kept = what_is_kept(path);
+  const Kept kept = what_is_kept(checkpoint, path);
   if (kept == Kept::current) return path;
   InstallOptions options;
   options.source = checkpoint;

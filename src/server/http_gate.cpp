@@ -33,9 +33,11 @@ std::optional<HttpResponse> refuse_stranger(const HttpHead& head, const Target& 
                                             const HttpGuard& guard) {
   if (!guard.host_allowed(head.host.value) ||
       (!target.authority.empty() && !guard.host_allowed(target.authority)))
-    return error_response(403,
-                          "this server answers to localhost, 127.0.0.1 and [::1], and to host "
-                          "names that it was started to allow; the Host header has another");
+    return error_response(
+        403,
+        "this server answers to localhost, 127.0.0.1 and [::1] with its own port, "
+        "and to what it was started to allow (--allow-host NAME or NAME:PORT); "
+        "the Host header has another name or port");
   if (head.origin.lines == 1 && !guard.origin_allowed(head.origin.value, head.host.value))
     return error_response(403,
                           "pages of this origin may not use the server; it answers to its own "
