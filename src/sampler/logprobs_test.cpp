@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "sampler/sampler.h"
 
@@ -27,8 +28,9 @@ TEST(Logprobs, AreTheSoftmaxOfTheLogits) {
     EXPECT_NEAR(*token.logprob, std::log(std::exp(double{logits[id]}) / sum), 1e-5);
     std::vector<int32_t> order(size);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+    std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      return std::pair(-logits[a], a) < std::pair(-logits[b], b);
+    });
     ASSERT_EQ(token.top.size(), std::min(size, 20u));
     for (size_t i = 0; i < token.top.size(); ++i) {
       EXPECT_EQ(token.top[i].id, order[i]);
