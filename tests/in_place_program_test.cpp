@@ -27,10 +27,10 @@ TEST_F(Cli, ACheckpointIsUsedWhereItIs) {
   const Json own = json_of(wader({"info", "demo", "--json"}));
   EXPECT_TRUE(own["in_place"].is_null());
   EXPECT_EQ(facts["identity"], own["identity"]);
-  // Planned as any other model: the reading was another process's. Pages differ from start to
-  // start.
+  // Planned as any other model: the reading was another process's, which would leave all 16 MiB of
+  // the model. Beside a sanitizer pages differ from start to start by some MiB.
   EXPECT_NEAR(facts["plan"]["process_bytes"].get<double>(),
-              own["plan"]["process_bytes"].get<double>(), 1 << 20);
+              own["plan"]["process_bytes"].get<double>(), 8 << 20);
   EXPECT_THAT(wader({"list"}).out, HasSubstr("experts in place in " + checkpoint));
   EXPECT_EQ(wader({"verify", checkpoint}).exit_code, 0);
 
