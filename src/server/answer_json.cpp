@@ -1,6 +1,7 @@
 #include "server/answer_json.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "server/http.h"
 #include "server/sse.h"
@@ -15,6 +16,15 @@ Json token_json(const std::string& bytes, float logprob) {
   return {{"token", replace_invalid_utf8(bytes)},
           {"logprob", finite_logprob(logprob)},
           {"bytes", std::move(list)}};
+}
+
+// What bodies and chunks begin with.
+Json identified(const AnswerHead& head, std::string_view object, Json choices) {
+  return {{"id", head.id},
+          {"object", object},
+          {"created", head.created_unix_s},
+          {"model", head.model},
+          {"choices", std::move(choices)}};
 }
 
 }  // namespace
@@ -55,6 +65,31 @@ Json AnswerUsage::timings() const {
           {"decode_seconds", sum_.decode_seconds},
           {"bytes_read", sum_.bytes_read},
           {"hit_rate", choices_ == 0 ? 0 : sum_.hit_rate / choices_}};
+}
+
+Json completion_body(const AnswerHead& head, std::string_view object, Json choices,
+                     const AnswerUsage& usage) {
+  Json json = identified(head, object, std::move(choices));
+  json["usage"] = usage.chat();
+  json["timings"] = usage.timings();
+  return json;
+}
+
+ChunkStream::ChunkStream(AnswerHead head, std::string_view object, const AnswerRequest& request)
+    : head_(std::move(head)),
+      object_(object),
+      include_usage_(request.include_usage),
+      logprobs_(request.top_logprobs.has_value()) {}
+
+std::string ChunkStream::event(Json choice) const {
+  Json json = identified(head_, object_, Json::array({std::move(choice)}));
+  if (include_usage_) json["usage"] = nullptr;
+  return sse_data(json);
+}
+
+std::string ChunkStream::usage(const AnswerUsage& usage) const {
+  if (!include_usage_) return {};
+  return sse_data(completion_body(head_, object_, Json::array(), usage));
 }
 
 double finite_logprob(float logprob) {

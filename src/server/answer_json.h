@@ -36,6 +36,28 @@ class AnswerUsage {
   uint64_t completion_tokens_ = 0, reasoning_tokens_ = 0;
 };
 
+// The body of a whole chat or text completion.
+Json completion_body(const AnswerHead& head, std::string_view object, Json choices,
+                     const AnswerUsage& usage);
+
+// The events of a streamed one. Chat and text differ in their choices alone.
+class ChunkStream {
+ public:
+  // "" unless include_usage asks. `choices` is [], as OpenAI has it.
+  std::string usage(const AnswerUsage& usage) const;
+
+ protected:
+  // `request` may go; what is needed of it is kept.
+  ChunkStream(AnswerHead head, std::string_view object, const AnswerRequest& request);
+  std::string event(Json choice) const;
+  bool has_logprobs() const { return logprobs_; }
+
+ private:
+  AnswerHead head_;
+  std::string_view object_;  // a literal
+  bool include_usage_, logprobs_;
+};
+
 // [{token, logprob, bytes, top_logprobs: [{token, logprob, bytes}]}]
 Json logprobs_json(const std::vector<LogprobEntry>& entries);
 // −9999 for what is less, as OpenAI writes −infinity, which JSON cannot.

@@ -29,10 +29,10 @@ uint64_t random_seed() {
 // The state of one request while its events come.
 class AnswerRun {
  public:
-  AnswerRun(Service& service, AnswerSink& sink, const AnswerRequest& request, const AnswerJob& job)
+  AnswerRun(Service& service, AnswerSink& sink, const AnswerRequest& request, AnswerJob& job)
       : service_(service), sink_(sink), results_(request.n) {
     for (uint32_t i = 0; i < request.n; ++i)
-      assemblers_.emplace_back(job.make_parser ? job.make_parser() : nullptr,
+      assemblers_.emplace_back(job.parsers.empty() ? nullptr : std::move(job.parsers[i]),
                                *service.model.tokenizer, job.options);
     open_ = request.n;
   }

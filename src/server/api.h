@@ -76,6 +76,16 @@ ApiResult<ResponsesRequest> parse_responses(const Json& body, const ModelFacts& 
 ApiResult<TokenizeRequest> parse_tokenize(const Json& body, const ModelFacts& facts);
 ApiResult<std::vector<TokenId>> parse_detokenize(const Json& body, const ModelFacts& facts);
 
+// A body read by one of these.
+template <typename T>
+ApiResult<T> read_request(std::string_view body,
+                          ApiResult<T> (*parse)(const Json&, const ModelFacts&),
+                          const ModelFacts& facts) {
+  ApiResult<Json> json = parse_body(body);
+  if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
+  return parse(std::get<Json>(json), facts);
+}
+
 // Of a request that ChatFormat::render() refuses. `origin` as in ResponsesRequest.
 ApiError render_error(const Error& error, const std::vector<std::string>& origin = {});
 

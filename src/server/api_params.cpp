@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "tokenizer/quote.h"
 
@@ -60,14 +61,8 @@ constexpr std::string_view kNoteKwargs = "enable_thinking alone; templates take 
 constexpr std::string_view kNoteParallel = "false ends the answer with its first tool call";
 constexpr std::string_view kNoteDefault = "absent: as the model's generation_config.json says";
 
-constexpr ApiParam kChat[] = {
-    {"model", Use::read, kString, kNoteModel},
-    {"messages", Use::read, R"({"type": "array", "minItems": 1, "items": {"type": "object"}})",
-     "roles system, developer, user, assistant, tool; content as text or text parts"},
-    {"stream", Use::read, kBool, ""},
-    {"stream_options", Use::read, kStreamOptions, ""},
-    {"max_completion_tokens", Use::read, kCount, "reasoning counts; wins over max_tokens"},
-    {"max_tokens", Use::read, kCount, "older name of max_completion_tokens"},
+// Of chat and text completions.
+constexpr ApiParam kSampling[] = {
     {"stop", Use::read, kStop, kNoteStop},
     {"n", Use::read, kChoices, ""},
     {"seed", Use::read, kSeed, kNoteSeed},
@@ -79,6 +74,30 @@ constexpr ApiParam kChat[] = {
     {"frequency_penalty", Use::read, kPenalty, ""},
     {"repetition_penalty", Use::read, kRepetition, kNoteDefault},
     {"logit_bias", Use::read, kBias, kNoteBias},
+};
+
+template <size_t... N>
+constexpr auto joined(const ApiParam (&... parts)[N]) {
+  std::array<ApiParam, (N + ...)> all{};
+  size_t at = 0;
+  (
+      [&] {
+        for (const ApiParam& param : parts) all[at++] = param;
+      }(),
+      ...);
+  return all;
+}
+
+constexpr ApiParam kChatFirst[] = {
+    {"model", Use::read, kString, kNoteModel},
+    {"messages", Use::read, R"({"type": "array", "minItems": 1, "items": {"type": "object"}})",
+     "roles system, developer, user, assistant, tool; content as text or text parts"},
+    {"stream", Use::read, kBool, ""},
+    {"stream_options", Use::read, kStreamOptions, ""},
+    {"max_completion_tokens", Use::read, kCount, "reasoning counts; wins over max_tokens"},
+    {"max_tokens", Use::read, kCount, "older name of max_completion_tokens"},
+};
+constexpr ApiParam kChatLast[] = {
     {"logprobs", Use::read, kBool, "of the tokens of the answer's text"},
     {"top_logprobs", Use::read, kTopLogprobs, "needs logprobs"},
     {"tools", Use::read, R"({"type": "array", "items": {"type": "object"}})", "functions"},
@@ -106,8 +125,9 @@ constexpr ApiParam kChat[] = {
     {"web_search_options", Use::refused, kAny, "there is no web search here"},
     {"moderation", Use::refused, kAny, "there is no moderation here"},
 };
+constexpr auto kChat = joined(kChatFirst, kSampling, kChatLast);
 
-constexpr ApiParam kCompletion[] = {
+constexpr ApiParam kCompletionFirst[] = {
     {"model", Use::read, kString, kNoteModel},
     {"prompt", Use::read,
      R"({"oneOf": [{"type": "string"}, {"type": "array", "maxItems": 1,
@@ -116,17 +136,8 @@ constexpr ApiParam kCompletion[] = {
     {"stream", Use::read, kBool, ""},
     {"stream_options", Use::read, kStreamOptions, ""},
     {"max_tokens", Use::read, kCount, "16 when absent"},
-    {"stop", Use::read, kStop, kNoteStop},
-    {"n", Use::read, kChoices, ""},
-    {"seed", Use::read, kSeed, kNoteSeed},
-    {"temperature", Use::read, kTemperature, kNoteDefault},
-    {"top_p", Use::read, kShare, kNoteDefault},
-    {"top_k", Use::read, kTopK, kNoteTopK},
-    {"min_p", Use::read, kShare, kNoteDefault},
-    {"presence_penalty", Use::read, kPenalty, ""},
-    {"frequency_penalty", Use::read, kPenalty, ""},
-    {"repetition_penalty", Use::read, kRepetition, kNoteDefault},
-    {"logit_bias", Use::read, kBias, kNoteBias},
+};
+constexpr ApiParam kCompletionLast[] = {
     {"logprobs", Use::read, R"({"type": "integer", "minimum": 0, "maximum": 5})",
      "not together with echo"},
     {"echo", Use::read, kBool, "the prompt's text goes before the answer"},
@@ -134,6 +145,7 @@ constexpr ApiParam kCompletion[] = {
     {"user", Use::ignored, kAny, ""},
     {"suffix", Use::refused, kAny, "no model here fills in the middle"},
 };
+constexpr auto kCompletion = joined(kCompletionFirst, kSampling, kCompletionLast);
 
 constexpr ApiParam kResponses[] = {
     {"model", Use::read, kString, kNoteModel},

@@ -59,27 +59,14 @@ std::string_view finish_name(AnswerFinish finish) {
 }
 
 ChatStream::ChatStream(AnswerHead head, const AnswerRequest& request)
-    : head_(std::move(head)),
-      include_usage_(request.include_usage),
-      logprobs_(request.top_logprobs.has_value()) {}
-
-Json ChatStream::event(Json choices, Json usage) const {
-  Json json = {{"id", head_.id},
-               {"object", "chat.completion.chunk"},
-               {"created", head_.created_unix_s},
-               {"model", head_.model},
-               {"choices", std::move(choices)}};
-  if (include_usage_) json["usage"] = std::move(usage);
-  return json;
-}
+    : ChunkStream(std::move(head), "chat.completion.chunk", request) {}
 
 std::string ChatStream::event(uint32_t choice, Json delta, const Json& finish,
                               Json logprobs) const {
-  Json entry = {{"index", choice},
-                {"delta", std::move(delta)},
-                {"logprobs", std::move(logprobs)},
-                {"finish_reason", finish}};
-  return sse_data(event(Json::array({std::move(entry)}), nullptr));
+  return ChunkStream::event({{"index", choice},
+                             {"delta", std::move(delta)},
+                             {"logprobs", std::move(logprobs)},
+                             {"finish_reason", finish}});
 }
 
 std::string ChatStream::role(uint32_t choice) const {
@@ -94,18 +81,11 @@ std::string ChatStream::chunk(uint32_t choice, const AnswerPiece& piece) const {
     delta["tool_calls"].push_back(call_delta(call));
   if (delta.empty() && piece.logprobs.empty()) return {};
   return event(choice, std::move(delta), nullptr,
-               logprobs_or_null(logprobs_ && !piece.logprobs.empty(), piece.logprobs));
+               logprobs_or_null(has_logprobs() && !piece.logprobs.empty(), piece.logprobs));
 }
 
 std::string ChatStream::finish(uint32_t choice, AnswerFinish finish) const {
   return event(choice, Json::object(), finish_name(finish), nullptr);
-}
-
-std::string ChatStream::usage(const AnswerUsage& usage) const {
-  if (!include_usage_) return {};
-  Json json = event(Json::array(), usage.chat());
-  json["timings"] = usage.timings();
-  return sse_data(json);
 }
 
 Json chat_completion_json(const AnswerHead& head, const AnswerRequest& request,
@@ -118,13 +98,7 @@ Json chat_completion_json(const AnswerHead& head, const AnswerRequest& request,
          {"logprobs", logprobs_or_null(request.top_logprobs.has_value(), answer.logprobs)},
          {"finish_reason", finish_name(answer.finish)}});
   }
-  return {{"id", head.id},
-          {"object", "chat.completion"},
-          {"created", head.created_unix_s},
-          {"model", head.model},
-          {"choices", std::move(choices)},
-          {"usage", usage.chat()},
-          {"timings", usage.timings()}};
+  return completion_body(head, "chat.completion", std::move(choices), usage);
 }
 
 }  // namespace wader

@@ -13,23 +13,16 @@
 
 namespace wader {
 
-class ChatStream {
+class ChatStream : public ChunkStream {
  public:
-  // `request` may go; what is needed of it is kept.
   ChatStream(AnswerHead head, const AnswerRequest& request);
 
   std::string role(uint32_t choice) const;
   std::string chunk(uint32_t choice, const AnswerPiece& piece) const;
   std::string finish(uint32_t choice, AnswerFinish finish) const;
-  // "" unless include_usage asks. `choices` is [], as OpenAI has it.
-  std::string usage(const AnswerUsage& usage) const;
 
  private:
-  Json event(Json choices, Json usage) const;
   std::string event(uint32_t choice, Json delta, const Json& finish, Json logprobs) const;
-
-  AnswerHead head_;
-  bool include_usage_, logprobs_;
 };
 
 // The whole answer: one of `answers` for each choice.

@@ -56,22 +56,10 @@ std::string echo_text(const CompletionRequest& request, const Tokenizer& tokeniz
 
 CompletionStream::CompletionStream(AnswerHead head, const CompletionRequest& request,
                                    std::string echo)
-    : head_(std::move(head)),
-      include_usage_(request.include_usage),
-      logprobs_(request.top_logprobs.has_value()),
+    : ChunkStream(std::move(head), "text_completion", request),
       echo_(std::move(echo)),
       offsets_(request.n, count_characters(echo_)),
       begun_(request.n, echo_.empty()) {}
-
-Json CompletionStream::event(Json choices, Json usage) const {
-  Json json = {{"id", head_.id},
-               {"object", "text_completion"},
-               {"created", head_.created_unix_s},
-               {"model", head_.model},
-               {"choices", std::move(choices)}};
-  if (include_usage_) json["usage"] = std::move(usage);
-  return json;
-}
 
 std::string CompletionStream::event(uint32_t choice, const std::string& text, Json logprobs,
                                     const Json& finish) {
@@ -80,25 +68,18 @@ std::string CompletionStream::event(uint32_t choice, const std::string& text, Js
                 {"logprobs", std::move(logprobs)},
                 {"finish_reason", finish}};
   begun_[choice] = true;
-  return sse_data(event(Json::array({std::move(entry)}), nullptr));
+  return ChunkStream::event(std::move(entry));
 }
 
 std::string CompletionStream::chunk(uint32_t choice, const AnswerPiece& piece) {
   if (piece.content.empty() && piece.logprobs.empty()) return {};
   Json logprobs;
-  if (logprobs_) logprobs = lists_json(piece.logprobs, offsets_[choice]);
+  if (has_logprobs()) logprobs = lists_json(piece.logprobs, offsets_[choice]);
   return event(choice, piece.content, std::move(logprobs), nullptr);
 }
 
 std::string CompletionStream::finish(uint32_t choice, AnswerFinish finish) {
   return event(choice, "", nullptr, finish_name(finish));
-}
-
-std::string CompletionStream::usage(const AnswerUsage& usage) const {
-  if (!include_usage_) return {};
-  Json json = event(Json::array(), usage.chat());
-  json["timings"] = usage.timings();
-  return sse_data(json);
 }
 
 Json completion_json(const AnswerHead& head, const CompletionRequest& request,
@@ -114,13 +95,7 @@ Json completion_json(const AnswerHead& head, const CompletionRequest& request,
                        {"logprobs", std::move(logprobs)},
                        {"finish_reason", finish_name(answer.finish)}});
   }
-  return {{"id", head.id},
-          {"object", "text_completion"},
-          {"created", head.created_unix_s},
-          {"model", head.model},
-          {"choices", std::move(choices)},
-          {"usage", usage.chat()},
-          {"timings", usage.timings()}};
+  return completion_body(head, "text_completion", std::move(choices), usage);
 }
 
 }  // namespace wader

@@ -17,21 +17,17 @@ namespace wader {
 // "" without echo.
 std::string echo_text(const CompletionRequest& request, const Tokenizer& tokenizer);
 
-class CompletionStream {
+class CompletionStream : public ChunkStream {
  public:
   // `echo` is echo_text()'s: it comes with the first event of each choice.
   CompletionStream(AnswerHead head, const CompletionRequest& request, std::string echo);
 
   std::string chunk(uint32_t choice, const AnswerPiece& piece);  // "" for nothing
   std::string finish(uint32_t choice, AnswerFinish finish);
-  std::string usage(const AnswerUsage& usage) const;
 
  private:
-  Json event(Json choices, Json usage) const;
   std::string event(uint32_t choice, const std::string& text, Json logprobs, const Json& finish);
 
-  AnswerHead head_;
-  bool include_usage_, logprobs_;
   std::string echo_;
   std::vector<uint64_t> offsets_;  // of each choice: characters of the tokens sent
   std::vector<bool> begun_;

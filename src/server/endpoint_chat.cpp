@@ -7,26 +7,16 @@
 namespace wader {
 namespace {
 
-class ChatSink final : public AnswerSink {
+class ChatSink final : public ChunkSink<ChatStream> {
  public:
-  ChatSink(AnswerHead head, const ChatCompletionRequest& request)
-      : head_(head), request_(request), stream_(std::move(head), request) {}
+  ChatSink(const AnswerHead& head, const ChatCompletionRequest& request)
+      : ChunkSink(ChatStream(head, request)), head_(head), request_(request) {}
 
   std::string begin() override {
     std::string text;
     for (uint32_t choice = 0; choice < request_.n; ++choice) text += stream_.role(choice);
     return text;
   }
-  std::string piece(uint32_t choice, const AnswerPiece& piece) override {
-    return stream_.chunk(choice, piece);
-  }
-  std::string finish(uint32_t choice, AnswerFinish finish) override {
-    return stream_.finish(choice, finish);
-  }
-  std::string end(const AnswerUsage& usage) override {
-    return stream_.usage(usage) + std::string(kSseDone);
-  }
-  std::string fail(const ApiError& error) override { return sse_error(error); }
   Json whole(std::span<const Answer> answers, const AnswerUsage& usage) override {
     return chat_completion_json(head_, request_, answers, usage);
   }
@@ -34,7 +24,6 @@ class ChatSink final : public AnswerSink {
  private:
   const AnswerHead head_;
   const ChatCompletionRequest& request_;
-  ChatStream stream_;
 };
 
 Task<> handle(Service& service, HttpExchange& exchange) {

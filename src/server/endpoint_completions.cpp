@@ -5,22 +5,14 @@
 namespace wader {
 namespace {
 
-class CompletionSink final : public AnswerSink {
+class CompletionSink final : public ChunkSink<CompletionStream> {
  public:
-  CompletionSink(AnswerHead head, const CompletionRequest& request, std::string echo)
-      : head_(head), request_(request), echo_(echo), stream_(std::move(head), request, echo) {}
+  CompletionSink(const AnswerHead& head, const CompletionRequest& request, const std::string& echo)
+      : ChunkSink(CompletionStream(head, request, echo)),
+        head_(head),
+        request_(request),
+        echo_(echo) {}
 
-  std::string begin() override { return {}; }
-  std::string piece(uint32_t choice, const AnswerPiece& piece) override {
-    return stream_.chunk(choice, piece);
-  }
-  std::string finish(uint32_t choice, AnswerFinish finish) override {
-    return stream_.finish(choice, finish);
-  }
-  std::string end(const AnswerUsage& usage) override {
-    return stream_.usage(usage) + std::string(kSseDone);
-  }
-  std::string fail(const ApiError& error) override { return sse_error(error); }
   Json whole(std::span<const Answer> answers, const AnswerUsage& usage) override {
     return completion_json(head_, request_, echo_, answers, usage);
   }
@@ -29,7 +21,6 @@ class CompletionSink final : public AnswerSink {
   const AnswerHead head_;
   const CompletionRequest& request_;
   const std::string echo_;
-  CompletionStream stream_;
 };
 
 struct Prepared {
@@ -64,14 +55,9 @@ std::optional<ApiError> fill(const ServedModel& model, Prepared& prepared) {
 
 Prepared prepare(const ServedModel& model, std::string_view body) {
   Prepared prepared;
-  ApiResult<Json> json = parse_body(body);
-  if (const auto* error = std::get_if<ApiError>(&json)) {
-    prepared.error = *error;
-    return prepared;
-  }
-  ApiResult<CompletionRequest> request = parse_completion(std::get<Json>(json), model.facts);
-  if (const auto* error = std::get_if<ApiError>(&request)) {
-    prepared.error = *error;
+  ApiResult<CompletionRequest> request = read_request(body, parse_completion, model.facts);
+  if (auto* error = std::get_if<ApiError>(&request)) {
+    prepared.error = std::move(*error);
     return prepared;
   }
   prepared.request = std::move(std::get<CompletionRequest>(request));

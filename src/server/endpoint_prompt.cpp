@@ -28,7 +28,7 @@ std::optional<ApiError> prepare_prompt(Service& service, ChatRequest& chat,
   job.turn_start = prompt->turn_start;
   job.options.stop = request.stop;
   job.options.logprobs = request.top_logprobs.has_value();
-  job.make_parser = [format = model.format.get(), chat] { return format->parser(chat); };
+  for (uint32_t i = 0; i < request.n; ++i) job.parsers.push_back(model.format->parser(chat));
   return {};
 }
 

@@ -33,14 +33,9 @@ template <typename Request>
 PreparedRequest<Request> prepare_chat(Service& service, std::string_view body,
                                       ApiResult<Request> (*parse)(const Json&, const ModelFacts&)) {
   PreparedRequest<Request> prepared;
-  ApiResult<Json> json = parse_body(body);
-  if (const auto* error = std::get_if<ApiError>(&json)) {
-    prepared.error = *error;
-    return prepared;
-  }
-  ApiResult<Request> request = parse(std::get<Json>(json), service.model.facts);
-  if (const auto* error = std::get_if<ApiError>(&request)) {
-    prepared.error = *error;
+  ApiResult<Request> request = read_request(body, parse, service.model.facts);
+  if (auto* error = std::get_if<ApiError>(&request)) {
+    prepared.error = std::move(*error);
     return prepared;
   }
   prepared.request = std::move(std::get<Request>(request));

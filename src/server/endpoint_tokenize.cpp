@@ -9,9 +9,7 @@ namespace {
 constexpr uint64_t kMaxBodyBytes = 2 << 20;
 
 HttpResponse tokenized(const ServedModel& model, std::string_view body) {
-  const ApiResult<Json> json = parse_body(body);
-  if (const auto* error = std::get_if<ApiError>(&json)) return error_response(*error);
-  const ApiResult<TokenizeRequest> request = parse_tokenize(std::get<Json>(json), model.facts);
+  const ApiResult<TokenizeRequest> request = read_request(body, parse_tokenize, model.facts);
   if (const auto* error = std::get_if<ApiError>(&request)) return error_response(*error);
   const auto& [text, markup] = std::get<TokenizeRequest>(request);
   const auto ids =
@@ -22,9 +20,7 @@ HttpResponse tokenized(const ServedModel& model, std::string_view body) {
 }
 
 HttpResponse detokenized(const ServedModel& model, std::string_view body) {
-  const ApiResult<Json> json = parse_body(body);
-  if (const auto* error = std::get_if<ApiError>(&json)) return error_response(*error);
-  const ApiResult<std::vector<TokenId>> ids = parse_detokenize(std::get<Json>(json), model.facts);
+  const ApiResult<std::vector<TokenId>> ids = read_request(body, parse_detokenize, model.facts);
   if (const auto* error = std::get_if<ApiError>(&ids)) return error_response(*error);
   return json_response(
       {{"prompt", model.tokenizer->decode(std::get<std::vector<TokenId>>(ids), true)}});

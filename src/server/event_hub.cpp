@@ -1,9 +1,6 @@
 #include "server/event_hub.h"
 
 #include <algorithm>
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <utility>
 
 namespace wader {
@@ -18,7 +15,8 @@ constexpr size_t kMaxWaiting = 64;
 std::shared_ptr<EventHub::Watcher> EventHub::watch(asio::any_io_executor executor) {
   auto watcher = std::make_shared<Watcher>(std::move(executor));
   const std::lock_guard lock(mutex_);
-  for (const auto& [kind, event] : last_) watcher->add(event);
+  for (const auto& [kind, event] : last_)
+    watcher->box_->post([&](Watcher::Waiting& waiting) { Watcher::add(waiting, event); });
   watchers_.push_back(watcher);
   watched_ = true;
   return watcher;
@@ -30,49 +28,35 @@ void EventHub::publish(HubEvent event) {
   if (!shared->frame) last_[shared->kind] = shared;
   std::erase_if(watchers_, [&](const std::weak_ptr<Watcher>& entry) {
     const auto watcher = entry.lock();
-    if (watcher) watcher->add(shared);
+    if (watcher)
+      watcher->box_->post([&](Watcher::Waiting& waiting) { Watcher::add(waiting, shared); });
     return !watcher;
   });
   watched_ = !watchers_.empty();
 }
 
-void EventHub::Watcher::add(const std::shared_ptr<const HubEvent>& event) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto same = [&](const auto& other) {
-      return event->frame ? other->frame : !other->frame && other->kind == event->kind;
-    };
-    const bool full = static_cast<size_t>(std::count_if(events_.begin(), events_.end(), same)) >=
-                      (event->frame ? kMaxWaiting : 1);
-    if (full) {
-      events_.erase(std::find_if(events_.begin(), events_.end(), same));
-      lost_ += event->frame;
-    }
-    events_.push_back(event);
-    if (std::exchange(told_, true)) return;
+void EventHub::Watcher::add(Waiting& waiting, const std::shared_ptr<const HubEvent>& event) {
+  std::deque<std::shared_ptr<const HubEvent>>& events = waiting.events;
+  const auto same = [&](const auto& other) {
+    return event->frame ? other->frame : !other->frame && other->kind == event->kind;
+  };
+  const auto count = static_cast<size_t>(std::count_if(events.begin(), events.end(), same));
+  if (count >= (event->frame ? kMaxWaiting : 1)) {
+    events.erase(std::find_if(events.begin(), events.end(), same));
+    waiting.lost += event->frame;
   }
-  asio::post(timer_.get_executor(), [self = shared_from_this()] { self->timer_.cancel(); });
-}
-
-std::string EventHub::Watcher::take() {
-  const std::lock_guard lock(mutex_);
-  std::string text;
-  for (const auto& event : events_) {
-    text += event->text;
-    if (!event->frame) continue;
-    text += ",\"lost\":" + std::to_string(std::exchange(lost_, 0)) + "}\n\n";
-  }
-  events_.clear();
-  told_ = false;
-  return text;
+  events.push_back(event);
 }
 
 asio::awaitable<std::string> EventHub::Watcher::next(std::chrono::milliseconds patience) {
-  std::string text = take();
-  if (!text.empty()) co_return text;
-  timer_.expires_after(patience);
-  co_await timer_.async_wait(asio::as_tuple(asio::use_awaitable));
-  co_return take();
+  Waiting waiting = co_await box_->next(patience);
+  std::string text;
+  for (const auto& event : waiting.events) {
+    text += event->text;
+    if (!event->frame) continue;
+    text += ",\"lost\":" + std::to_string(std::exchange(waiting.lost, 0)) + "}\n\n";
+  }
+  co_return text;
 }
 
 }  // namespace wader

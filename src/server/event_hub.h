@@ -5,7 +5,6 @@
 #include <atomic>
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -13,7 +12,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "server/mailbox.h"
 
 namespace wader {
 
@@ -27,23 +29,24 @@ struct HubEvent {
 
 class EventHub {
  public:
-  class Watcher : public std::enable_shared_from_this<Watcher> {
+  class Watcher {
    public:
-    explicit Watcher(boost::asio::any_io_executor executor) : timer_(std::move(executor)) {}
+    explicit Watcher(boost::asio::any_io_executor executor)
+        : box_(std::make_shared<Mailbox<Waiting>>(std::move(executor))) {}
     // What has come, as text to write; waits for it, `patience` at most. In the network's thread,
     // by one coroutine.
     boost::asio::awaitable<std::string> next(std::chrono::milliseconds patience);
 
    private:
     friend class EventHub;
-    void add(const std::shared_ptr<const HubEvent>& event);
-    std::string take();
+    struct Waiting {
+      std::deque<std::shared_ptr<const HubEvent>> events;
+      uint64_t lost = 0;
+      bool empty() const { return events.empty(); }
+    };
+    static void add(Waiting& waiting, const std::shared_ptr<const HubEvent>& event);
 
-    boost::asio::steady_timer timer_;
-    std::mutex mutex_;
-    std::deque<std::shared_ptr<const HubEvent>> events_;
-    uint64_t lost_ = 0;
-    bool told_ = false;
+    const std::shared_ptr<Mailbox<Waiting>> box_;
   };
 
   std::shared_ptr<Watcher> watch(boost::asio::any_io_executor executor);

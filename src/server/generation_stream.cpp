@@ -1,27 +1,31 @@
 #include "server/generation_stream.h"
 
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <utility>
-
 namespace wader {
+namespace {
 
-namespace asio = boost::asio;
+// Of the progress, only the last state is of interest.
+void add(std::vector<GenerationEvent>& events, GenerationEvent event) {
+  const auto is_progress = [](const GenerationEvent& e) {
+    return std::holds_alternative<GenerationProgress>(e.what);
+  };
+  if (is_progress(event) && !events.empty() && events.back().choice == event.choice &&
+      is_progress(events.back()))
+    events.back() = std::move(event);
+  else
+    events.push_back(std::move(event));
+}
 
-std::shared_ptr<GenerationStream> GenerationStream::create(asio::any_io_executor executor) {
+}  // namespace
+
+std::shared_ptr<GenerationStream> GenerationStream::create(boost::asio::any_io_executor executor) {
   return std::shared_ptr<GenerationStream>(new GenerationStream(std::move(executor)));
 }
 
 GenerationListener GenerationStream::listener(uint32_t choice) {
-  const auto self = shared_from_this();
-  GenerationListener listener;
-  listener.on_progress = [self, choice](const GenerationProgress& progress) {
-    self->add({choice, progress});
+  const auto tell = [box = events_, choice](const auto& what) {
+    box->post([&](std::vector<GenerationEvent>& events) { add(events, {choice, what}); });
   };
-  listener.on_token = [self, choice](const GeneratedToken& token) { self->add({choice, token}); };
-  listener.on_end = [self, choice](const GenerationResult& result) { self->add({choice, result}); };
-  return listener;
+  return {.on_progress = tell, .on_token = tell, .on_end = tell};
 }
 
 std::shared_ptr<std::atomic<bool>>& GenerationStream::flag(uint32_t choice) {
@@ -41,36 +45,6 @@ void GenerationStream::cancel(uint32_t choice) {
 void GenerationStream::cancel_all() {
   all_cancelled_ = true;
   for (const auto& cancelled : cancel_) cancelled->store(true, std::memory_order_relaxed);
-}
-
-void GenerationStream::add(GenerationEvent event) {
-  {
-    const std::lock_guard lock(mutex_);
-    // Only the last state of the progress is of interest.
-    const bool progress = std::holds_alternative<GenerationProgress>(event.what);
-    if (progress && !events_.empty() && events_.back().choice == event.choice &&
-        std::holds_alternative<GenerationProgress>(events_.back().what))
-      events_.back() = std::move(event);
-    else
-      events_.push_back(std::move(event));
-    if (std::exchange(told_, true)) return;
-  }
-  asio::post(timer_.get_executor(), [self = shared_from_this()] { self->timer_.cancel(); });
-}
-
-std::vector<GenerationEvent> GenerationStream::take() {
-  const std::lock_guard lock(mutex_);
-  told_ = false;
-  return std::exchange(events_, {});
-}
-
-asio::awaitable<std::vector<GenerationEvent>> GenerationStream::next(
-    std::chrono::milliseconds patience) {
-  std::vector<GenerationEvent> events = take();
-  if (!events.empty()) co_return events;
-  timer_.expires_after(patience);
-  co_await timer_.async_wait(asio::as_tuple(asio::use_awaitable));
-  co_return take();
 }
 
 }  // namespace wader

@@ -1,9 +1,9 @@
 #include "server/pass_recorder.h"
 
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
 #include <algorithm>
-#include <boost/beast/core/detail/base64.hpp>
 
 #include "base/check.h"
 
@@ -13,18 +13,18 @@ namespace {
 constexpr std::chrono::milliseconds kFrameInterval{16};
 constexpr std::chrono::milliseconds kResidentsInterval{500};
 
+std::string base64(std::span<const uint8_t> bytes) {
+  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // OpenSSL ends it with a zero
+  text.resize(static_cast<size_t>(EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
+                                                  bytes.data(), static_cast<int>(bytes.size()))));
+  return text;
+}
+
 void set_bit(std::vector<uint8_t>& bits, size_t i) {
   bits[i / 8] = static_cast<uint8_t>(bits[i / 8] | 1u << i % 8);
 }
 
 }  // namespace
-
-std::string base64(std::span<const uint8_t> bytes) {
-  namespace b64 = boost::beast::detail::base64;
-  std::string text(b64::encoded_size(bytes.size()), '\0');
-  text.resize(b64::encode(text.data(), bytes.data(), bytes.size()));
-  return text;
-}
 
 void PassRecorder::attach(const Engine& engine) {
   engine_ = &engine;

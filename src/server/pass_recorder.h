@@ -51,6 +51,4 @@ class PassRecorder {
   std::vector<uint8_t> read_;  // a bit each of ids_
 };
 
-std::string base64(std::span<const uint8_t> bytes);
-
 }  // namespace wader

@@ -1,0 +1,59 @@
+// Mailbox: what other threads leave for a coroutine of the network's thread, which waits for it.
+// Posting never waits for the coroutine; what is bounded is up to what they do to the contents.
+#pragma once
+
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+namespace wader {
+
+// `Contents`: default-constructible, with empty(). Owned by a shared_ptr: a post keeps it alive.
+template <typename Contents>
+class Mailbox : public std::enable_shared_from_this<Mailbox<Contents>> {
+ public:
+  explicit Mailbox(boost::asio::any_io_executor executor) : timer_(std::move(executor)) {}
+
+  // From any thread: change(contents) under the lock, then the one who waits is told.
+  template <typename Change>
+  void post(Change&& change) {
+    {
+      const std::lock_guard lock(mutex_);
+      change(contents_);
+      if (std::exchange(told_, true)) return;
+    }
+    boost::asio::post(timer_.get_executor(),
+                      [self = this->shared_from_this()] { self->timer_.cancel(); });
+  }
+
+  // All that was left there since the last call; waits for it, `patience` at most. In the network's
+  // thread, by one coroutine.
+  boost::asio::awaitable<Contents> next(std::chrono::milliseconds patience) {
+    Contents contents = take();
+    if (!contents.empty()) co_return contents;
+    timer_.expires_after(patience);
+    co_await timer_.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+    co_return take();
+  }
+
+ private:
+  Contents take() {
+    const std::lock_guard lock(mutex_);
+    told_ = false;
+    return std::exchange(contents_, {});
+  }
+
+  boost::asio::steady_timer timer_;  // the network's thread
+  std::mutex mutex_;
+  Contents contents_;  // under mutex_, as told_
+  bool told_ = false;  // that there is something
+};
+
+}  // namespace wader
