@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "container/manifest.h"
+#include "sealed_text.h"
 
 namespace {
 
@@ -36,12 +37,5 @@ void check(std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  check(text);
-  auto json = wader::parse_json(text, "input");
-  if (json.ok() && json->is_object()) {
-    json->erase("digest");
-    check(wader::seal_json(*json, -1));
-  }
-  return 0;
+  return check_sealed(data, size, check);
 }

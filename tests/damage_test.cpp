@@ -6,12 +6,14 @@
 #include <atomic>
 #include <fstream>
 
+#include "container/container_testing.h"
 #include "test_models.h"
 
 namespace wader {
 namespace {
 
 using testing::copy_of;
+using testing::flip_bit;
 using testing::open_engine;
 using testing::open_session;
 using testing::random_tokens;
@@ -26,15 +28,6 @@ EngineOptions small_options(uint32_t slots) {
   options.chunk = 32;
   options.threads = 2;
   return options;
-}
-
-void flip_bit(const std::filesystem::path& path, uint64_t byte) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(byte));
-  const auto c = static_cast<char>(file.get() ^ 0x10);
-  file.seekp(static_cast<std::streamoff>(byte));
-  file.put(c);
-  ASSERT_TRUE(file.good());
 }
 
 Result<Generation> answer(Session& session, uint32_t tokens = 8) {

@@ -28,12 +28,6 @@ class HubProof : public HubTest {
       if (name.ends_with(file)) bytes += facts["sent"].get<uint64_t>();
     return bytes;
   }
-  static void flip(const fs::path& file, uint64_t at) {
-    std::string bytes = read_bytes(file);
-    ASSERT_LT(at, bytes.size());
-    bytes[at] ^= 4;
-    write_bytes(file, bytes);
-  }
   RunResult repair(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> args = {"--repair", "--json"};
     args.insert(args.end(), more.begin(), more.end());
@@ -139,9 +133,9 @@ TEST_F(HubProof, RepairFetchesWhatIsDamagedAndNoMore) {
   std::string expert_file;
   for (const auto& [name, bytes] : whole)
     if (name.starts_with("experts/")) expert_file = name;
-  flip(destination() / expert_file, 5000);
-  flip(destination() / "trunk.bin", 70'000);
-  flip(destination() / "tokenizer.json", 10);
+  flip_bit(destination() / expert_file, 5000);
+  flip_bit(destination() / "trunk.bin", 70'000);
+  flip_bit(destination() / "tokenizer.json", 10);
   EXPECT_EQ(wader({"verify", destination().string()}).exit_code, 1);
   stub_->clear();
   result = repair();
@@ -162,7 +156,7 @@ TEST_F(HubProof, RepairFetchesWhatIsDamagedAndNoMore) {
 // Another source, or other options, cannot give what was there: nothing is written over.
 TEST_F(HubProof, RepairRefusesAnotherModel) {
   ASSERT_EQ(install("demo").exit_code, 0);
-  flip(destination() / "trunk.bin", 70'000);
+  flip_bit(destination() / "trunk.bin", 70'000);
   const auto damaged = read_tree(destination());
   RunResult result = repair({"--experts", "bf16"});
   EXPECT_EQ(result.exit_code, 1);
@@ -171,7 +165,7 @@ TEST_F(HubProof, RepairRefusesAnotherModel) {
   EXPECT_NE(result.exit_code, 0);
   expect_same_tree(read_tree(destination()), damaged);
   // One whose manifest is damaged cannot say what it was.
-  flip(destination() / "manifest.json", 100);
+  flip_bit(destination() / "manifest.json", 100);
   EXPECT_NE(repair().exit_code, 0);
 }
 

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/hash.h"
+#include "container/container_testing.h"
 #include "container/manifest.h"
 #include "install/install.h"
 #include "test_models.h"
@@ -113,15 +114,6 @@ inline fs::path sharded_copy(const std::string& name) {
 inline std::string refusal(const fs::path& directory) {
   const auto container = Container::open(directory);
   return container.ok() ? "opened" : container.error().message;
-}
-
-inline void flip_bit(const fs::path& path, uint64_t byte) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(byte));
-  const auto c = static_cast<char>(file.get() ^ 0x10);
-  file.seekp(static_cast<std::streamoff>(byte));
-  file.put(c);
-  ASSERT_TRUE(file.good());
 }
 
 inline EngineOptions options_with(uint32_t slots) {

@@ -21,13 +21,7 @@ using testing::random_tokens;
 using Tokens = std::vector<TokenId>;
 
 EngineOptions options_for(uint32_t sessions) {
-  EngineOptions options;
-  options.memory_bytes = 4ull << 30;
-  options.context = 4096;
-  options.chunk = 64;
-  options.threads = 2;
-  options.sessions = sessions;
-  return options;
+  return testing::session_options(sessions, 4096, 64);
 }
 
 std::unique_ptr<Scheduler> start(const EngineOptions& options, uint32_t max_queued = 64,

@@ -75,6 +75,16 @@ std::filesystem::path copy_of(const std::filesystem::path& container, const std:
   return copy;
 }
 
+EngineOptions session_options(uint32_t sessions, uint32_t context, uint32_t chunk) {
+  EngineOptions options;
+  options.memory_bytes = 4ull << 30;  // sanitizers keep freed memory, which counts
+  options.context = context;
+  options.chunk = chunk;
+  options.threads = 2;
+  options.sessions = sessions;
+  return options;
+}
+
 std::unique_ptr<Engine> open_engine(const std::filesystem::path& container,
                                     const EngineOptions& options) {
   auto engine = Engine::open(container, options);

@@ -42,6 +42,9 @@ const std::filesystem::path& demo_container(DType trunk = DType::bf16);  // mode
 // A copy of a container that the test may damage.
 std::filesystem::path copy_of(const std::filesystem::path& container, const std::string& name);
 
+// Room for all experts, and for several sessions.
+EngineOptions session_options(uint32_t sessions, uint32_t context, uint32_t chunk);
+
 // Opens, failing the test with the error's message.
 std::unique_ptr<Engine> open_engine(const std::filesystem::path& container,
                                     const EngineOptions& options);

@@ -17,13 +17,7 @@ using testing::random_tokens;
 using Tokens = std::vector<TokenId>;
 
 EngineOptions options_for(uint32_t sessions) {
-  EngineOptions options;
-  options.memory_bytes = 4ull << 30;
-  options.context = 1024;
-  options.chunk = 48;
-  options.threads = 2;
-  options.sessions = sessions;
-  return options;
+  return testing::session_options(sessions, 1024, 48);
 }
 
 GenerateOptions sampled(uint64_t seed, uint32_t count) {

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "checkpoint/json_events.h"
@@ -127,10 +128,7 @@ Result<ShardSet> shards_of_index(const SourceTree& tree) {
 
 // "org/name", as the hub writes it.
 bool looks_like_hub_id(std::string_view text) {
-  const auto plain = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
-           c == '_' || c == '.';
-  };
+  const auto plain = [](char c) { return is_ascii_alnum(c) || c == '-' || c == '_' || c == '.'; };
   const size_t slash = text.find('/');
   if (slash == std::string_view::npos || text.starts_with('.')) return false;
   const std::string_view name = text.substr(slash + 1);

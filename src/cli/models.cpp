@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "container/container.h"
 #include "container/journal.h"
@@ -187,9 +188,8 @@ Result<fs::path> resolve_model(std::string_view model) {
 }
 
 bool valid_model_name(std::string_view name) {
-  const auto good = [](unsigned char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-' || c == '+';
+  const auto good = [](char c) {
+    return is_ascii_alnum(c) || c == '.' || c == '_' || c == '-' || c == '+';
   };
   return !name.empty() && name.size() <= 128 && name[0] != '.' && name[0] != '-' &&
          std::all_of(name.begin(), name.end(), good);

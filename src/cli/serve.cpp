@@ -14,6 +14,7 @@
 #include <ctime>
 #include <thread>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/commands.h"
@@ -84,9 +85,8 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-bool is_loopback(std::string host) {
-  std::transform(host.begin(), host.end(), host.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+bool is_loopback(std::string_view given) {
+  const std::string host = lower_ascii(given);
   return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
 }
 
@@ -114,18 +114,6 @@ Result<ServerOptions> server_options(const Args& args) {
       print_note(fmt::format("{:%Y-%m-%dT%H:%M:%SZ} {}", fmt::gmtime(std::time(nullptr)), line));
     };
   return options;
-}
-
-// Conversations whose state is kept: --sessions, or what an eighth of the budget holds, up to 8.
-Result<uint32_t> session_count(const Args& args, const Container& container,
-                               const EngineOptions& engine) {
-  if (args.text("--sessions", "auto") != "auto") {
-    ASSIGN_OR_RETURN(const uint64_t count, args.whole("--sessions", 1, 1024, 1));
-    return static_cast<uint32_t>(count);
-  }
-  ASSIGN_OR_RETURN(const MemoryPlan plan, plan_for(container, engine));
-  const uint64_t each = std::max<uint64_t>(plan.state_bytes + plan.snapshots_bytes, 1);
-  return static_cast<uint32_t>(std::clamp<uint64_t>(plan.budget_bytes / 8 / each, 1, 8));
 }
 
 // systemd's readiness protocol (sd_notify(3)); nothing without its socket.
@@ -199,7 +187,11 @@ Result<int> run_serve(const Args& args) {
   ASSIGN_OR_RETURN(const std::filesystem::path path, model_path(args));
   auto container = Container::open(path);
   if (!container.ok()) return not_usage(std::move(container).error());
-  ASSIGN_OR_RETURN(engine.sessions, session_count(args, *container, engine));
+  engine.sessions = 0;
+  if (args.text("--sessions", "auto") != "auto") {
+    ASSIGN_OR_RETURN(const uint64_t sessions, args.whole("--sessions", 1, 1024, 1));
+    engine.sessions = static_cast<uint32_t>(sessions);
+  }
   options.model_id = args.text("--name", path.stem().string());
   StopSignals signals;
   show_status("loading");
@@ -214,9 +206,8 @@ Result<int> run_serve(const Args& args) {
   const MemoryPlan& plan = server->engine().plan();
   print(fmt::format("{} is served at {}\n", options.model_id, server->url()));
   print_note(fmt::format(
-      "{} conversations of {} tokens, {} of {} for experts; API key {}; Ctrl-C ends",
-      server->engine().sessions(), plan.context, format_bytes(plan.slots_bytes),
-      format_bytes(plan.budget_bytes),
+      "{} conversations of {} tokens, {} of {} for experts; API key {}; Ctrl-C ends", plan.sessions,
+      plan.context, format_bytes(plan.slots_bytes), format_bytes(plan.budget_bytes),
       options.http.access.api_key ? "needed" : "not needed: only this machine can ask"));
   notify_manager("READY=1");
   signals.stop(server.get());

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -292,8 +293,7 @@ Result<Manifest> manifest_from_json(const Json& json) {
 bool is_small_file_name(std::string_view name) {
   if (name.empty() || name.size() > 128 || name.front() == '.') return false;
   for (char c : name) {
-    const bool alnum = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    if (!alnum && c != '.' && c != '_' && c != '-') return false;
+    if (!is_ascii_alnum(c) && c != '.' && c != '_' && c != '-') return false;
   }
   for (std::string_view taken :
        {kManifestFile, kJournalFile, kTrunkFile, kDigestsFile, kExpertsFolder, kSourceFile})

@@ -52,18 +52,22 @@ Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& op
   const MachineMemory machine{
       process.resident_bytes + room.available_bytes - room.available_bytes / 8,
       options.process_bytes ? options.process_bytes : process_bytes(process)};
-  const PlanRequest request{.trunk_bytes = TrunkWeights::resident_bytes(container.manifest()),
-                            .expert_stride_bytes = ContainerExperts::slot_bytes(container),
-                            .budget_bytes = options.memory_bytes,
-                            .kv_dtype = kernels->kv_dtype,
-                            .context = options.context,
-                            .chunk = options.chunk,
-                            .slots = options.slots,
-                            .threads = thread_count(options),
-                            .sessions = options.sessions,
-                            .snapshots = options.snapshots,
-                            .extra_bytes = options.extra_bytes};
+  PlanRequest request{.trunk_bytes = TrunkWeights::resident_bytes(container.manifest()),
+                      .expert_stride_bytes = ContainerExperts::slot_bytes(container),
+                      .budget_bytes = options.memory_bytes,
+                      .kv_dtype = kernels->kv_dtype,
+                      .context = options.context,
+                      .chunk = options.chunk,
+                      .slots = options.slots,
+                      .threads = thread_count(options),
+                      .sessions = std::max(options.sessions, 1u),
+                      .snapshots = options.snapshots,
+                      .extra_bytes = options.extra_bytes};
   auto planned = plan_memory(container.spec(), request, machine);
+  if (options.sessions == 0 && planned.ok()) {
+    request.sessions = sessions_that_fit(*planned);
+    planned = plan_memory(container.spec(), request, machine);
+  }
   if (!planned.ok() && planned.error().code == ErrorCode::over_budget && options.memory_bytes == 0)
     return std::move(planned).error().within(room.reason);
   ASSIGN_OR_RETURN(MemoryPlan plan, std::move(planned));
@@ -80,8 +84,8 @@ Result<MemoryPlan> make_plan(const Container& container, const EngineOptions& op
 Status validate_engine_options(const EngineOptions& options) {
   if (options.threads > 1024)
     return invalid_argument_error("--threads {} is more than 1024", options.threads);
-  if (options.sessions == 0 || options.sessions > 1024)
-    return invalid_argument_error("{} sessions; it can be 1 to 1024", options.sessions);
+  if (options.sessions > 1024)
+    return invalid_argument_error("{} sessions are more than 1024", options.sessions);
   RETURN_IF_ERROR(validate_read_options(options));
   if (auto mode = lookahead_mode_from_name(options.lookahead); !mode.ok())
     return std::move(mode).error();
@@ -141,7 +145,6 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
   std::unique_ptr<LoadedModel> model(
       new LoadedModel(std::move(container), std::move(tokenizer), plan));
   const ArchitectureSpec& spec = model->container_.spec();
-  model->max_sessions_ = options.sessions;
   RETURN_IF_ERROR(model->read_generation_config());
   ASSIGN_OR_RETURN(model->kernels_, select_kernels(options.kernels));
   ASSIGN_OR_RETURN(const EvictionRule rule, eviction_rule_from_name(options.cache_policy));
@@ -154,7 +157,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::load(Container container,
         "limit",
         model->threads_->size(), plan.threads, model->threads_->size());
   ASSIGN_OR_RETURN(model->work_,
-                   Workspace::create(spec, std::max(plan.chunk, options.sessions), plan.threads));
+                   Workspace::create(spec, std::max(plan.chunk, plan.sessions), plan.threads));
   ASSIGN_OR_RETURN(ReadSetup reads, open_reads(model->container_, options, plan.slots_bytes));
   model->source_ = std::move(reads.source);
   model->queue_ = std::move(reads.queue);
@@ -229,10 +232,10 @@ std::string LoadedModel::io_description() const {
 }
 
 Result<std::unique_ptr<Session>> LoadedModel::new_session() {
-  if (open_sessions_ >= max_sessions_)
+  if (open_sessions_ >= plan_.sessions)
     return invalid_argument_error(
-        "this engine was planned for {} session{} at a time; close another first", max_sessions_,
-        max_sessions_ == 1 ? "" : "s");
+        "this engine was planned for {} session{} at a time; close another first", plan_.sessions,
+        plan_.sessions == 1 ? "" : "s");
   const ArchitectureSpec& spec = container_.spec();
   const StateShape shape{plan_.context, plan_.chunk, kernels_->kv_dtype};
   ASSIGN_OR_RETURN(SequenceState state, SequenceState::create(spec, shape));

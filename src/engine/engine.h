@@ -39,7 +39,7 @@ struct EngineOptions {
   std::string lookahead = "auto";       // on | off | auto
   std::string direct = "auto";          // on | off | auto; read_setup.h has what auto takes
   bool governor = true;                 // the pool shrinks while the machine is short of memory
-  uint32_t sessions = 1;                // that may be open at once
+  uint32_t sessions = 1;                // that may be open at once; 0 = auto, by the memory
   uint32_t snapshots = kAutoSnapshots;  // of the state, kept by each session
   // What the process holds before a model is loaded, as a plan of this process has said; 0: counted
   // now. For who opens engines one after the other: what the ones before left resident, and their
@@ -179,8 +179,7 @@ class Engine {
   virtual std::span<const std::byte> trunk_bytes() const = 0;
   virtual const SamplingParams& default_sampling() const = 0;  // of generation_config.json
   virtual const std::vector<TokenId>& eos_ids() const = 0;     // of generation_config.json
-  virtual uint32_t sessions() const = 0;                       // that may be open at once
-  virtual Result<std::unique_ptr<Session>> new_session() = 0;  // an error beyond that
+  virtual Result<std::unique_ptr<Session>> new_session() = 0;  // at most plan().sessions at once
   virtual EngineStats stats() const = 0;
   virtual const ExpertCounters& expert_counters()
       const = 0;  // of stats(), without asking the system

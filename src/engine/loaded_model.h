@@ -43,7 +43,6 @@ class LoadedModel final : public Engine {
   std::span<const std::byte> trunk_bytes() const override { return weights_.bytes(); }
   const SamplingParams& default_sampling() const override { return default_sampling_; }
   const std::vector<TokenId>& eos_ids() const override { return eos_ids_; }
-  uint32_t sessions() const override { return max_sessions_; }
   Result<std::unique_ptr<Session>> new_session() override;
   EngineStats stats() const override;
   const ExpertCounters& expert_counters() const override { return cache_->counters(); }
@@ -89,7 +88,7 @@ class LoadedModel final : public Engine {
   bool keeps_usage_ = false;
   std::optional<PoolGovernor> governor_;
   EngineStats stats_;
-  uint32_t max_sessions_ = 1, open_sessions_ = 0;
+  uint32_t open_sessions_ = 0;
 };
 
 }  // namespace wader

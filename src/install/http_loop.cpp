@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "install/curl_library.h"
@@ -37,13 +38,6 @@ struct Transfer {
   }
 };
 
-bool same_name(std::string_view a, std::string_view lower) {
-  return a.size() == lower.size() &&
-         std::equal(a.begin(), a.end(), lower.begin(), [](char x, char y) {
-           return (x >= 'A' && x <= 'Z' ? static_cast<char>(x + 32) : x) == y;
-         });
-}
-
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && static_cast<unsigned char>(text.front()) <= ' ') text.remove_prefix(1);
   while (!text.empty() && static_cast<unsigned char>(text.back()) <= ' ') text.remove_suffix(1);
@@ -68,8 +62,8 @@ void take_header(HubAnswer& answer, std::string_view line) {
       {"content-encoding", &answer.content_encoding},
   };
   for (const auto& [key, to] : kept)
-    if (same_name(name, key)) *to = value;
-  if (same_name(name, "content-length") && value.size() <= 19 && !value.empty() &&
+    if (equal_ignoring_case(name, key)) *to = value;
+  if (equal_ignoring_case(name, "content-length") && value.size() <= 19 && !value.empty() &&
       std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; }))
     answer.content_bytes = std::stoull(std::string(value));
 }

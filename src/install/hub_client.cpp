@@ -25,12 +25,6 @@ constexpr int kMaxPages = 1000, kMaxRedirects = 5;
 constexpr uint32_t kMaxEtagChanges = 3;
 constexpr uint32_t kMaxBadTexts = 5;
 
-bool is_hex(std::string_view text, size_t digits) {
-  return text.size() == digits && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
-}
-
 Result<HubFile> file_from_json(const Json& entry) {
   HubFile file;
   ASSIGN_OR_RETURN(file.name, json_string(entry, "path"));

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "install/curl_library.h"
@@ -19,7 +20,7 @@ constexpr uint64_t kMaxSkipBytes = 1 * kMiB;
 constexpr size_t kMaxUrlBytes = 16 * kKiB;
 
 bool is_word(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  return is_ascii_alnum(c) || c == '_';
 }
 
 bool is_id_part(std::string_view part) {
@@ -45,10 +46,8 @@ Url parse_url(std::string_view text) {
 std::string url_part(const Url& url, CURLUPart part, unsigned flags = 0) {
   char* text = nullptr;
   if (curl().url_get(url.get(), part, &text, flags) != CURLUE_OK) return "";
-  std::string out(text);
+  std::string out = lower_ascii(text);
   curl().free(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
   return out;
 }
 
@@ -211,10 +210,14 @@ bool is_hub_revision(std::string_view text) {
   });
 }
 
-bool is_commit(std::string_view text) {
-  return text.size() == 40 && std::all_of(text.begin(), text.end(), [](char c) {
+bool is_hex(std::string_view text, size_t digits) {
+  return text.size() == digits && std::all_of(text.begin(), text.end(), [](char c) {
            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
          });
+}
+
+bool is_commit(std::string_view text) {
+  return is_hex(text, 40);
 }
 
 std::string percent_encode(std::string_view path) {

@@ -21,7 +21,8 @@ namespace wader {
 bool is_hub_id(std::string_view text);
 // A branch, tag or commit: at most 255 printable ASCII characters, no "..", no '?', '#', '%', '\\'.
 bool is_hub_revision(std::string_view text);
-bool is_commit(std::string_view text);  // 40 hex digits
+bool is_hex(std::string_view text, size_t digits);  // small letters
+bool is_commit(std::string_view text);              // 40 hex digits
 
 // `path` for use in an address: '/' and unreserved characters stay.
 std::string percent_encode(std::string_view path);

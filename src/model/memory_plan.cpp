@@ -55,6 +55,7 @@ MemoryPlan fixed_costs(const ArchitectureSpec& spec, const PlanRequest& request,
   plan.working_set_slots = spec.experts_per_token;
   plan.process_bytes = machine.process_bytes;
   plan.trunk_bytes = request.trunk_bytes;
+  plan.sessions = request.sessions;
   plan.state_bytes = request.sessions * state_bytes(spec, {context, plan.chunk, request.kv_dtype});
   plan.snapshots = snapshot_count(spec, request, plan.budget_bytes, context, plan.chunk);
   plan.snapshots_bytes = uint64_t{plan.snapshots} * request.sessions *
@@ -114,6 +115,13 @@ Status validate_request(const ArchitectureSpec& spec, const PlanRequest& request
 }
 
 }  // namespace
+
+uint32_t sessions_that_fit(const MemoryPlan& plan_of_one) {
+  constexpr uint64_t kMost = 8;
+  const uint64_t each =
+      std::max<uint64_t>(plan_of_one.state_bytes + plan_of_one.snapshots_bytes, 1);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(plan_of_one.budget_bytes / 8 / each, 1, kMost));
+}
 
 Result<MemoryPlan> plan_memory(const ArchitectureSpec& spec, const PlanRequest& request,
                                const MachineMemory& machine) {

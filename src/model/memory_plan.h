@@ -47,6 +47,7 @@ struct MemoryPlan {
   uint64_t slots_bytes;
   uint64_t reserve_bytes;  // allocator slack, thread stacks, the terminal's line editing
   uint32_t context, chunk, slots, threads;
+  uint32_t sessions;
   uint32_t snapshots;          // of each session
   uint32_t working_set_slots;  // slots of the smallest legal pool: one token's experts of one layer
   uint64_t total_bytes() const {
@@ -54,6 +55,9 @@ struct MemoryPlan {
            slots_bytes + reserve_bytes;
   }
 };
+
+// How many sessions an eighth of the budget holds, by a plan for one: 1 to 8.
+uint32_t sessions_that_fit(const MemoryPlan& plan_of_one);
 
 // over_budget with the shortfall in bytes and what would fit, when not even the smallest pool does.
 Result<MemoryPlan> plan_memory(const ArchitectureSpec& spec, const PlanRequest& request,

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "tokenizer/quote.h"
 
 namespace wader {
 namespace {
 
 bool in_path(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-         c == '.' || c == '[' || c == ']';
+  return is_ascii_alnum(c) || c == '_' || c == '.' || c == '[' || c == ']';
 }
 
 void read_stop(FieldReader& fields, std::vector<std::string>& stops) {

@@ -4,6 +4,7 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
 
+#include "base/ascii.h"
 #include "base/check.h"
 #include "server/http_text.h"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/beast/http/status.hpp>
 
+#include "base/ascii.h"
 #include "server/http_text.h"
 
 namespace wader {

@@ -19,6 +19,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "server/http_connection.h"
 #include "server/http_text.h"

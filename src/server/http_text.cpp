@@ -3,18 +3,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
 #include "tokenizer/utf8.h"
 
 namespace wader {
 namespace {
-
-bool is_alnum(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
-}
 
 bool is_control(char c) {
   return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
@@ -22,7 +15,7 @@ bool is_control(char c) {
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
-  const char small = lower(c);
+  const char small = ascii_lower(c);
   return small >= 'a' && small <= 'f' ? small - 'a' + 10 : -1;
 }
 
@@ -47,21 +40,10 @@ bool is_host(std::string_view host) {
   }
   if (host.front() == '.' || host.back() == '.') return false;
   return std::all_of(host.begin(), host.end(),
-                     [](char c) { return is_alnum(c) || c == '-' || c == '_' || c == '.'; });
+                     [](char c) { return is_ascii_alnum(c) || c == '-' || c == '_' || c == '.'; });
 }
 
 }  // namespace
-
-std::string lower_ascii(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), lower);
-  return result;
-}
-
-bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
-}
 
 std::string_view trim_blanks(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
@@ -72,7 +54,7 @@ std::string_view trim_blanks(std::string_view text) {
 bool is_token(std::string_view text) {
   constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
   return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
-    return is_alnum(c) || kMarks.find(c) != kMarks.npos;
+    return is_ascii_alnum(c) || kMarks.find(c) != kMarks.npos;
   });
 }
 

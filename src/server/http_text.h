@@ -9,9 +9,6 @@
 
 namespace wader {
 
-// ASCII only; other bytes stay.
-std::string lower_ascii(std::string_view text);
-bool equal_ignoring_case(std::string_view a, std::string_view b);
 std::string_view trim_blanks(std::string_view text);  // spaces and tabs at both ends
 
 // A header's name, and what a header's value may hold: no control bytes but tab.

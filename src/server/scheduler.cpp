@@ -117,7 +117,7 @@ class EngineThread final : public Scheduler {
 Status EngineThread::open_engine(const std::function<Result<std::unique_ptr<Engine>>()>& open) {
   ASSIGN_OR_RETURN(engine_, open());
   // As many as the plan holds memory for.
-  for (uint32_t i = 0; i < engine_->sessions(); ++i) {
+  for (uint32_t i = 0; i < engine_->plan().sessions; ++i) {
     ASSIGN_OR_RETURN(auto session, engine_->new_session());
     places_.push_back({std::move(session)});
   }

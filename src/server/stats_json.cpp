@@ -39,7 +39,7 @@ Json served_facts_json(const Engine& engine, const ServedModel& model) {
             {"slots_bytes", plan.slots_bytes},
             {"reserve_bytes", plan.reserve_bytes},
             {"slots", plan.slots},
-            {"sessions", engine.sessions()},
+            {"sessions", plan.sessions},
             {"chunk", plan.chunk},
             {"threads", plan.threads}}},
           {"engine", {{"kernels", engine.kernels().name}, {"reads", engine.io_description()}}}};

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "tokenizer/quote.h"
 
@@ -16,9 +17,6 @@ constexpr std::string_view kNotSpace =
     R"(\x{0}-\x{8}\x{e}-\x{1f}\x{21}-\x{84}\x{86}-\x{9f}\x{a1}-\x{167f}\x{1681}-\x{1fff}\x{200b}-\x{2027})"
     R"(\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{2fff}\x{3001}-\x{10ffff})";
 
-bool is_ascii_letter_or_digit(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
@@ -113,7 +111,7 @@ class Translator {
       case 'x':
         return braced_escape();
       default:  // \w, \b, \h, \v, \1 … differ between the engines; escaped punctuation does not
-        if (kind <= ' ' || kind > '~' || is_ascii_letter_or_digit(kind)) return refuse(2);
+        if (kind <= ' ' || kind > '~' || is_ascii_alnum(kind)) return refuse(2);
         copy(2);
         return {};
     }
@@ -122,7 +120,7 @@ class Translator {
   // \p{L}, \P{Lu}, \x{3000}
   Status braced_escape() {
     size_t at = 3;
-    while (is_ascii_letter_or_digit(peek(at)) || peek(at) == '_' || peek(at) == '^') ++at;
+    while (is_ascii_alnum(peek(at)) || peek(at) == '_' || peek(at) == '^') ++at;
     if (peek(2) != '{' || at == 3 || peek(at) != '}') return refuse(3);
     copy(at + 1);
     return {};
