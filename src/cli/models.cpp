@@ -14,6 +14,7 @@
 #include "container/manifest.h"
 #include "engine/read_setup.h"
 #include "experts/usage_file.h"
+#include "range/range_file.h"
 
 namespace wader {
 namespace {
@@ -116,14 +117,20 @@ std::string_view without_temporary_suffix(std::string_view name) {
 // Names at the top of a container, finished or not.
 bool belongs_to_container(std::string_view name) {
   name = without_temporary_suffix(name);
-  static constexpr std::array<std::string_view, 14> kNames = {
-      kManifestFile,         kTrunkFile,
-      "digests.bin",         "experts",
-      "tokenizer.json",      "tokenizer_config.json",
-      "config.json",         "generation_config.json",
-      "chat_template.jinja", "LICENSE",
-      "range.json",          kJournalFile,
-      kReadRatesFile,        kUsageFile};
+  static constexpr std::array<std::string_view, 14> kNames = {kManifestFile,
+                                                              kTrunkFile,
+                                                              "digests.bin",
+                                                              "experts",
+                                                              "tokenizer.json",
+                                                              "tokenizer_config.json",
+                                                              "config.json",
+                                                              "generation_config.json",
+                                                              "chat_template.jinja",
+                                                              "LICENSE",
+                                                              kRangeFile,
+                                                              kJournalFile,
+                                                              kReadRatesFile,
+                                                              kUsageFile};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
