@@ -1,5 +1,5 @@
 // Files of the source tree that travel in the program. wader_embed() of cmake/embed.cmake makes,
-// for a list of files, a function that returns them; its declaration stands where they are used.
+// for a directory, a function that returns them; its declaration stands where they are used.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 namespace wader {
 
 struct EmbeddedFile {
-  std::string_view name;   // without its folder
+  std::string_view name;   // within that directory: "chat/view.js"
   std::string_view bytes;  // as they stand in the tree
 };
 

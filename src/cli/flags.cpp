@@ -191,9 +191,9 @@ constexpr CommandSpec kCommands[] = {
      "map what the experts respond to",
      "Puts two texts of each of twelve topics to the model (python, SQL, maths proofs, poetry, "
      "contracts, clinical notes, Chinese, Japanese, Russian, JSON, chat, history) and counts which "
-     "experts their tokens use. An expert is credited with a topic when the first texts used it at "
-     "least 24 times and its specialisation, 1 - H / ln 12 of the entropy H of its affinities, is "
-     "at least 0.35; the second texts tell whether that repeats. Beside it stands what chance "
+     "experts their tokens use. An expert is credited with a topic when the first texts used it "
+     "more than 24 times and its specialisation, 1 - H / ln 12 of the entropy H of its affinities, "
+     "is over 0.35; the second texts tell whether that repeats. Beside it stands what chance "
      "would give. The map is written beside the model, as range.json.",
      {kModel, {}}},
 };

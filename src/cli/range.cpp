@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -35,19 +37,28 @@ std::string summary(const RangeMap& map) {
   }
   out += table_line("all", tokens, held_out, tally(map));
   const auto rare = std::count_if(map.experts.begin(), map.experts.end(), [](const auto& expert) {
-    return expert.activations < kMinActivations;
+    return expert.activations <= kActivationsOver;
   });
   out += fmt::format(
-      "\n{} of {} experts are credited with a topic; {} were used fewer than {} times and are not "
+      "\n{} of {} experts are credited with a topic; {} were used {} times or less and are not "
       "judged.\nBy chance: {:.2f} credited with shuffled topics (mean of {}), credits repeat {}.\n"
       "Three principal components explain {:.0f} % of what sets experts apart ({:.0f} + {:.0f} + "
       "{:.0f}).\n",
-      tally(map).credited, map.experts.size(), rare, kMinActivations, map.by_chance.credited,
+      tally(map).credited, map.experts.size(), rare, kActivationsOver, map.by_chance.credited,
       kRangeShuffles, percent(map.by_chance.repeat_rate),
       100 * (map.variance_explained[0] + map.variance_explained[1] + map.variance_explained[2]),
       100 * map.variance_explained[0], 100 * map.variance_explained[1],
       100 * map.variance_explained[2]);
   return out;
+}
+
+// Before minutes of work are put into what cannot be kept.
+Status check_writable(const std::filesystem::path& file) {
+  const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";
+  if (access(parent.c_str(), W_OK) == 0) return {};
+  Error error = errno_error(errno, file.string());
+  error.message += "\n-o FILE writes the map elsewhere";
+  return error;
 }
 
 // A map of parts of texts is one, but whoever reads it should know.
@@ -67,6 +78,7 @@ Result<int> run_range(const Args& args) {
   const std::filesystem::path file = args.has("--output")
                                          ? std::filesystem::path(args.text("--output"))
                                          : container.directory() / kRangeFile;
+  RETURN_IF_ERROR(check_writable(file));
   RoutingCounts counts(container.spec());
   options.extra_bytes += range_memory_bytes(container.spec());
   options.on_routing = [&](uint32_t layer, std::span<const uint32_t> ids) {

@@ -102,7 +102,7 @@ Result<ExpertRange> parse_expert(const Json& json, const RangeMap& map) {
     ASSIGN_OR_RETURN(out.repeats, json_bool(json, "repeats"));
   }
   const bool may_be_credited =
-      out.activations >= kMinActivations && out.specialisation >= kMinSpecialisation;
+      out.activations > kActivationsOver && out.specialisation > kSpecialisationOver;
   if (out.topic.has_value() != may_be_credited || (out.repeats && !out.topic))
     return corrupt_error("layer {} expert {}: its credit contradicts its figures", layer, expert);
   return out;
@@ -172,8 +172,8 @@ Json range_facts(const RangeMap& map) {
           {"topics", map.topics},
           {"tokens", map.tokens},
           {"held_out_tokens", map.held_out_tokens},
-          {"min_activations", kMinActivations},
-          {"min_specialisation", kMinSpecialisation},
+          {"activations_over", kActivationsOver},
+          {"specialisation_over", kSpecialisationOver},
           {"variance_explained", map.variance_explained},
           {"credited", sum.credited},
           {"tested", sum.tested},

@@ -2,7 +2,7 @@
 //
 //   {"version": 1, "model": "16 hex digits of the container's identity",
 //    "topics": [names], "tokens": [of each topic's first text], "held_out_tokens": [of its second],
-//    "min_activations": 24, "min_specialisation": 0.35, "variance_explained": [3 shares],
+//    "activations_over": 24, "specialisation_over": 0.35, "variance_explained": [3 shares],
 //    "credited": n, "tested": n, "repeated": n, "repeat_rate": share or null,
 //    "by_chance": {"credited": mean, "repeated": mean, "repeat_rate": share or null},
 //    "experts": [{"layer", "expert", "activations", "specialisation", "topic": index or null,

@@ -20,8 +20,8 @@ struct Response {
   double specialisation = 0;
   uint32_t leading = 0;  // topic of the largest affinity, the first of equals
 
-  bool sampled() const { return activations >= kMinActivations; }
-  bool credited() const { return sampled() && specialisation >= kMinSpecialisation; }
+  bool sampled() const { return activations > kActivationsOver; }
+  bool credited() const { return sampled() && specialisation > kSpecialisationOver; }
 };
 
 Response response(std::span<const uint32_t> uses, std::span<const uint64_t> tokens,
@@ -58,7 +58,7 @@ void place(RangeMap& map, const TopicCounts& counts, std::span<const double> aff
   const size_t topics = counts.tokens.size();
   std::vector<double> sampled;
   for (size_t e = 0; e < map.experts.size(); ++e)
-    if (map.experts[e].activations >= kMinActivations)
+    if (map.experts[e].activations > kActivationsOver)
       sampled.insert(sampled.end(), affinities.begin() + static_cast<ptrdiff_t>(e * topics),
                      affinities.begin() + static_cast<ptrdiff_t>((e + 1) * topics));
   const PrincipalComponents components = principal_components(sampled, topics);
@@ -191,12 +191,12 @@ RangeByChance shuffled_range(const TopicCounts& counts, const TopicCounts& held_
   uint64_t credited = 0, repeated = 0;
   for (size_t e = 0; e < experts; ++e) {
     const uint64_t activations = activations_of(counts, e), again = activations_of(held_out, e);
-    if (activations < kMinActivations) continue;  // credited in no shuffle
+    if (activations <= kActivationsOver) continue;  // credited in no shuffle
     for (uint32_t s = 0; s < shuffles; ++s) {
       const Response seen = response(first.draw(activations), counts.tokens, scratch);
       if (!seen.credited()) continue;
       ++credited;
-      if (again < kMinActivations) continue;
+      if (again <= kActivationsOver) continue;
       const Response repeat = response(second.draw(again), held_out.tokens, scratch);
       repeated += repeat.leading == seen.leading ? 1 : 0;
     }

@@ -3,8 +3,8 @@
 // An expert's *affinity* to a topic is how often a token of that topic used it, over the sum of
 // that over all topics: a topic with more tokens weighs no more. Its *specialisation* is 1 − H /
 // ln(topics) with H the entropy of its affinities: 0 when all topics use it alike, 1 when one alone
-// does. It is *credited* with the topic of its largest affinity only where it was used at least
-// kMinActivations times and its specialisation is at least kMinSpecialisation. Counts of other
+// does. It is *credited* with the topic of its largest affinity only where it was used more than
+// kActivationsOver times and its specialisation is over kSpecialisationOver. Counts of other
 // texts, held out, tell whether a credit *repeats*: whether the same topic leads there.
 #pragma once
 
@@ -19,8 +19,8 @@
 namespace wader {
 
 // 24 draws at random from 12 topics look specialised by 0.09 on average; see shuffled_range().
-constexpr uint64_t kMinActivations = 24;
-constexpr double kMinSpecialisation = 0.35;
+constexpr uint64_t kActivationsOver = 24;
+constexpr double kSpecialisationOver = 0.35;
 
 // How often each expert was used by tokens of each topic.
 struct TopicCounts {
@@ -43,8 +43,8 @@ struct ExpertRange {
   // Along the principal components of the affinities of all experts that were used often enough;
   // one that was never used stands in the middle.
   std::array<double, 3> position{};
-  // Whether the credit repeats; none without a credit, or with fewer held-out activations than
-  // kMinActivations.
+  // Whether the credit repeats; none without a credit, or where the held-out texts used it
+  // kActivationsOver times or less.
   std::optional<bool> repeats = {};
 
   bool operator==(const ExpertRange&) const = default;
