@@ -82,6 +82,14 @@ TEST(RangeFile, WhatDoesNotFitIsRefusedByName) {
   EXPECT_EQ(parse_range(text, kModel + 1, kShape, "x").error().code, ErrorCode::not_found);
 }
 
+TEST(RangeFile, TheFuzzersSeedIsAMap) {
+  const std::string seed =
+      read_text_file(WADER_SOURCE_DIR "/fuzz/corpus/range/map.json", 1u << 20).value();
+  const auto map = parse_range(seed, kModel, {{0, 3}, 2}, "seed");
+  ASSERT_TRUE(map.ok()) << map.error().message;
+  EXPECT_EQ(tally(*map).repeated, 1u);
+}
+
 TEST(RangeFile, IsReadBesideTheModel) {
   std::string directory = (std::filesystem::temp_directory_path() / "wader-range-XXXXXX").string();
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
