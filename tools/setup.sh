@@ -6,7 +6,7 @@ set -euo pipefail
 build_packages=(
   g++ make cmake ninja-build pkg-config ccache
   libfmt-dev nlohmann-json3-dev libxxhash-dev libpcre2-dev libutf8proc-dev libcli11-dev libedit-dev liburing-dev
-  libcurl4-openssl-dev libssl-dev prometheus-cpp-dev
+  libcurl4-openssl-dev libssl-dev prometheus-cpp-dev libeigen3-dev
   libgtest-dev libgmock-dev
 )
 # Boost 1.74 or newer, headers alone. Debian 12's own is 1.74; its 1.81 knows more of coroutines.

@@ -52,6 +52,8 @@ Result<int> dispatch(const Args& args) {
       return run_trace(args);
     case Command::simulate:
       return run_simulate(args);
+    case Command::range:
+      return run_range(args);
     case Command::bench_io:
       return run_bench_io(args);
   }
@@ -59,11 +61,6 @@ Result<int> dispatch(const Args& args) {
 }
 
 Error unknown_command(const std::string& word) {
-  // Promised for later versions; nobody should hunt for a typing mistake.
-  if (word == "range") {
-    return invalid_argument_error(
-        "`wader {}` is not in this version\n`wader --help` lists the commands", word);
-  }
   std::vector<std::string_view> names = {"help"};
   for (const CommandSpec& spec : command_specs()) names.push_back(spec.name);
   const std::string_view nearest = nearest_name(word, names);

@@ -25,6 +25,7 @@ Result<int> run_bench_decode(const Args& args);
 Result<int> run_bench_prefill(const Args& args);
 Result<int> run_trace(const Args& args);
 Result<int> run_simulate(const Args& args);
+Result<int> run_range(const Args& args);
 Result<int> run_bench_io(const Args& args);
 
 }  // namespace wader

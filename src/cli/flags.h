@@ -29,6 +29,7 @@ enum class Command : uint8_t {
   bench_io,
   trace,
   simulate,
+  range,
 };
 
 struct OperandSpec {

@@ -16,6 +16,7 @@
 #include "engine/read_setup.h"
 #include "experts/usage_file.h"
 #include "install/fetch_window.h"
+#include "range/range_file.h"
 
 namespace wader {
 namespace {
@@ -129,7 +130,7 @@ bool belongs_to_container(std::string_view name) {
                                                               "generation_config.json",
                                                               "chat_template.jinja",
                                                               "LICENSE",
-                                                              "range.json",
+                                                              kRangeFile,
                                                               kFetchFile,
                                                               kJournalFile,
                                                               kReadRatesFile,

@@ -1,15 +1,11 @@
-// The dashboard's pages: src/web/ as it was when the program was built (cmake/embed.cmake).
+// The dashboard's pages: src/web/ as it was when the program was built (wader_embed in cmake/embed.cmake).
 #pragma once
 
 #include <span>
-#include <string_view>
+
+#include "base/embedded_file.h"
 
 namespace wader {
-
-struct EmbeddedFile {
-  std::string_view name;  // "chat/view.js"
-  std::string_view bytes;
-};
 
 std::span<const EmbeddedFile> embedded_web_files();
 
