@@ -1,5 +1,5 @@
 // A made-up model whose router has taste: every expert has a topic it likes, neighbouring tokens choose alike,
-// and a cache of a third of all experts keeps the latest. Its random numbers are seeded.
+// and a cache of half of all experts keeps the latest. Its random numbers are seeded.
 
 const kTopics = ['python', 'sql', 'proofs', 'poetry', 'contracts', 'clinical', 'chinese', 'japanese', 'russian',
                  'json', 'chat', 'history'];
@@ -22,7 +22,7 @@ export class FakeModel {
     this.k = this.experts >= 256 ? 10 : 4;
     this.random = random(7);
     this.cells = this.layers * this.experts;
-    this.slots = Math.ceil(this.cells / 3);
+    this.slots = Math.ceil(this.cells / 2);
     this.expertBytes = 13271040;
     this.facts = {
       id: `mock-${model}`, family: 'gpt_oss', source: 'mock', layers: this.layers,

@@ -96,7 +96,8 @@ function events(outgoing, model) {
 // While a real answer streams, the made-up experts fly beside it.
 function proxy(incoming, outgoing, options, model) {
   const chat = incoming.url.endsWith('/chat/completions');
-  const {host, ...headers} = incoming.headers;
+  // The server behind answers its own pages only, so this page's origin stays here.
+  const {host, origin, referer, ...headers} = incoming.headers;
   const onward = request(new URL(incoming.url, options.upstream), {method: incoming.method, headers}, (back) => {
     outgoing.writeHead(back.statusCode, back.headers);
     const stop = chat ? model.answer() : () => {};

@@ -38,7 +38,7 @@ export class Sidebar {
         h('button', {
           type: 'button', class: 'conversation', title: name, 'aria-current': id === currentId ? 'true' : null,
           onclick: () => this.#callbacks.open(id),
-        }, running.has(id) && h('span', {class: 'running', role: 'img', 'aria-label': 'answering'}), name),
+        }, running.has(id) && h('span', {class: 'answering', role: 'img', 'aria-label': 'answering'}), name),
         h('button', {
           type: 'button', class: 'icon-button remove', 'aria-label': `Delete “${name}”`,
           onclick: (event) => this.#remove(event.currentTarget, id), onblur: (event) => this.#disarm(event.currentTarget),
