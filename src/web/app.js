@@ -20,7 +20,8 @@ const app = {
   rangeMap: null,
   show,
   toast,
-  // The range map, asked for once and again after a new one was built; null while there is none.
+  // The range map, asked for once and again after a new one was built; null while there is none (204: a browser
+  // writes each 404 into its console as an error).
   async loadRange(again = false) {
     if (app.rangeMap && !again) return app.rangeMap;
     app.rangeMap = await getJson('wader/range').catch((error) => {

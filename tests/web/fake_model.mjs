@@ -16,7 +16,7 @@ function random(seed) {
 }
 
 export class FakeModel {
-  constructor({model = '128x36', rate = 30, range = 'map'} = {}) {
+  constructor({model = '128x36', rate = 30, range = 'map', name} = {}) {
     [this.experts, this.layers] = model.split('x').map(Number);
     this.rate = Number(rate);
     this.k = this.experts >= 256 ? 10 : 4;
@@ -25,7 +25,7 @@ export class FakeModel {
     this.slots = Math.ceil(this.cells / 2);
     this.expertBytes = 13271040;
     this.facts = {
-      id: `mock-${model}`, family: 'gpt_oss', source: 'mock', layers: this.layers,
+      id: name ?? `mock-${model}`, family: 'gpt_oss', source: 'mock', layers: this.layers,
       moe_layers: Array.from({length: this.layers}, (_, i) => i), experts: this.experts, experts_per_token: this.k,
       context: 4096, vocab_rows: 201088, expert_bytes: this.expertBytes, expert_format: 'mxfp4',
       trunk_format: 'affine8', disk_bytes: this.cells * this.expertBytes + 2.1e9,
@@ -86,7 +86,7 @@ export class FakeModel {
     const gib = 2 ** 30;
     return {
       uptime_seconds: (performance.now() - this.began) / 1000, version: '0.1.0', model: this.facts,
-      plan: {budget_bytes: 24 * gib, process_bytes: 0.04 * gib, trunk_bytes: 2.1e9, state_bytes: 1.2 * gib,
+      plan: {budget_bytes: 2.1e9 + 4 * gib + this.slots * this.expertBytes, process_bytes: 0.04 * gib, trunk_bytes: 2.1e9, state_bytes: 1.2 * gib,
              snapshots_bytes: 0.4 * gib, scratch_bytes: 0.6 * gib, io_bytes: 0.13 * gib,
              slots_bytes: this.slots * this.expertBytes, reserve_bytes: 0.25 * gib, slots: this.slots, sessions: 4,
              chunk: 512, threads: 16},

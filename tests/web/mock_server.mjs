@@ -27,7 +27,9 @@ export const kHeaders = {
 
 // → {url, close, model}; `options`: {port, upstream, model: 'EXPERTSxLAYERS', rate, range, key}.
 export async function startMock(options = {}) {
-  const model = new FakeModel(options);
+  const name = options.upstream &&
+    (await (await fetch(new URL('/v1/models', options.upstream))).json()).data[0].id;
+  const model = new FakeModel({...options, name: name || undefined});
   const server = createServer((incoming, outgoing) => {
     answer(incoming, outgoing, model, options).catch((error) => {
       if (!outgoing.headersSent) json(outgoing, 500, {error: {message: String(error)}});
@@ -84,7 +86,8 @@ function range(incoming, outgoing, model) {
     return json(outgoing, 202, {});
   }
   if (model.range) return json(outgoing, 200, model.range);
-  json(outgoing, 404, {error: {message: 'this model has no range map yet'}});
+  outgoing.writeHead(204);
+  outgoing.end();
 }
 
 function events(outgoing, model) {

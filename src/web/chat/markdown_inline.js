@@ -209,9 +209,15 @@ function closeRuns(closer, out, floors) {
     }
     const opener = out[at];
     const size = closer.c === '~' || (opener.length >= 2 && closer.length >= 2) ? 2 : 1;
+    const depth = 1 + depthOf(out, at + 1);
+    if (depth > kDepthMax) {
+      // Only hostile text comes here: what follows of this kind is text, without another look at all of it.
+      opener.opens = false;
+      out.splice(at, out.length - at, ...clean(out.slice(at)));
+      floors.set(kind, out.length);
+      return;
+    }
     const children = clean(out.slice(at + 1));
-    const depth = 1 + children.reduce((deepest, child) => Math.max(deepest, child.depth ?? 0), 0);
-    if (depth > kDepthMax) return;
     out.length = at + 1;
     opener.length -= size;
     closer.length -= size;
@@ -219,6 +225,12 @@ function closeRuns(closer, out, floors) {
     out.push({type: closer.c === '~' ? 'strike' : size === 2 ? 'strong' : 'em', children, depth});
     for (const [key, value] of floors) floors.set(key, Math.min(value, out.length - 1));
   }
+}
+
+function depthOf(nodes, from) {
+  let deepest = 0;
+  for (let i = from; i < nodes.length; i++) deepest = Math.max(deepest, nodes[i].depth ?? 0);
+  return deepest;
 }
 
 function matches(opener, closer) {

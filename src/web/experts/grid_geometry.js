@@ -2,6 +2,7 @@
 // is folded into bands side by side, so that a cell stays large enough to see and to point at. Pure.
 
 const kCellMin = 5;          // below this a layer is folded, if that helps
+const kPitchMax = 180;       // of a layer, in CSS pixels
 const kBands = [1, 2, 4, 8, 16];
 
 // `ratio`: device pixels a CSS pixel. Returns {layers, experts, bands, rows, cellWidth, cellHeight, gap, pitch,
@@ -14,7 +15,7 @@ export function layoutGrid({layers, experts}, cssWidth, cssHeight, ratio) {
   for (const bands of kBands) {
     if (bands > experts) break;
     const rows = Math.ceil(experts / bands);
-    const pitch = Math.min(Math.floor(width / layers), Math.round(96 * ratio) * bands);
+    const pitch = Math.min(Math.floor(width / layers), Math.round(kPitchMax * ratio));
     const cellWidth = Math.max(1, Math.floor((pitch - gap(pitch)) / bands));
     const cellHeight = Math.max(Math.round(2 * ratio), Math.min(Math.floor(height / rows), Math.round(26 * ratio)));
     const size = Math.min(cellWidth, cellHeight) / ratio;

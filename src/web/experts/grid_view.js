@@ -7,6 +7,8 @@ import {cellAt, cellCorner, layoutGrid, Raster} from './grid_geometry.js';
 import {paletteOf} from './heat.js';
 
 const kStripHeight = 44;           // the hit rates above the grid, with the layers' numbers
+const kStagePadding = 3;           // as in experts.css: room for the cursor's frame
+const kStripMs = 200;              // its bars move slowly, and its numbers are text
 const kCalmSeconds = 0.25;         // steps of those who asked for less motion
 const kFrameSecondsMax = 0.1;      // after a pause time does not jump
 
@@ -23,6 +25,7 @@ export class GridView {
   #cursor = null;
   #visible = false;
   #stripText = '';
+  #stripAt = 0;
 
   // tick(seconds) → true while there is something to animate; pick(cell or null, byKeyboard).
   constructor({tick, pick}) {
@@ -39,7 +42,8 @@ export class GridView {
     this.mark = h('div', {class: 'grid-mark', hidden: true});
     this.tip = h('div', {class: 'grid-tip', hidden: true});
     this.stage = h('div', {class: 'grid-stage'}, this.strip, h('div', {class: 'grid-cells'}, this.canvas, this.mark, this.tip));
-    this.context = this.canvas.getContext('2d', {alpha: false});
+    // Only written to pixel by pixel: kept in memory, it is not sent through the GPU and back each frame.
+    this.context = this.canvas.getContext('2d', {alpha: false, willReadFrequently: true});
     new ResizeObserver(() => this.layout()).observe(this.stage);
     onTheme(() => this.layout(true));
   }
@@ -68,8 +72,8 @@ export class GridView {
 
   layout(always = false) {
     if (!this.#shape || !this.#visible) return;
-    const width = this.stage.clientWidth;
-    if (width === 0) return;
+    const width = this.stage.clientWidth - 2 * kStagePadding;
+    if (width <= 0) return;
     const ratio = Math.min(devicePixelRatio || 1, 3);
     // From the stage's top to the window's end, less what stands below it.
     const height = Math.max(320, innerHeight - 52 - 250);
@@ -106,7 +110,10 @@ export class GridView {
     const going = this.#tick(seconds);
     const painted = this.#heat.flush((cell, shade) => this.raster.fill(cell, this.palette[shade]));
     if (painted > 0) this.context.putImageData(this.image, 0, 0);
-    this.#drawStrip();
+    if (now - this.#stripAt > kStripMs) {
+      this.#stripAt = now;
+      this.#drawStrip();
+    }
     this.meter.frame(now, performance.now() - began);
     this.#measure();
     if (going && this.#visible) this.#frame = requestAnimationFrame((next) => this.#draw(next));

@@ -63,8 +63,10 @@ async function errorText(response) {
   return `The server answered ${response.status} ${response.statusText}`.trim();
 }
 
+// null where the server says that there is nothing (204).
 export async function getJson(path, options) {
-  return (await send(path, options)).json();
+  const response = await send(path, options);
+  return response.status === 204 ? null : response.json();
 }
 
 export async function postJson(path, body, options) {

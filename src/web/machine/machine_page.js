@@ -20,16 +20,20 @@ class MachinePage {
   constructor(element, app) {
     this.#app = app;
     this.charts = [
-      new TimeChart({title: 'Tokens', format: tokensPerSecond, lines: [
-        {name: 'answers', colour: 'answer', value: (point) => point.decodeRate},
+      new TimeChart({title: 'Answers', format: tokensPerSecond, lines: [
+        {name: 'answers', colour: 'answer', value: (point) => point.decodeRate}]}),
+      new TimeChart({title: 'Prompts', format: tokensPerSecond, lines: [
         {name: 'prompts', colour: 'prompt', value: (point) => point.prefillRate}]}),
-      new TimeChart({title: 'Experts found in memory', format: percent, max: 1, lines: [
-        {name: 'hits', colour: 'heat', value: (point) => point.hitRate}]}),
       new TimeChart({title: 'Read from disk', format: bytesPerSecond, lines: [
         {name: 'rate', colour: 'disk', value: (point) => point.diskRate}]}),
+      new TimeChart({title: 'Experts found in memory', format: percent, max: 1, lines: [
+        {name: 'hits', colour: 'heat', value: (point) => point.hitRate}]}),
       new TimeChart({title: 'Lookahead', format: percent, max: 1, lines: [
-        {name: 'right', colour: 'accent', value: (point) => point.lookaheadRight},
+        {name: 'guessed right', colour: 'accent', value: (point) => point.lookaheadRight},
         {name: 'waiting hidden', colour: 'good', value: (point) => point.hidden}]}),
+      new TimeChart({title: 'Conversations', format: count, lines: [
+        {name: 'answering', colour: 'answer', value: (point) => point.running},
+        {name: 'in the queue', colour: 'plan-3', value: (point) => point.queued}]}),
     ];
     this.#build(element);
     app.feed.on('facts', (facts) => this.#showFacts(facts));

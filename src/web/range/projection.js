@@ -1,6 +1,6 @@
 // A camera that turns around the origin: yaw about the upright axis, then pitch, then perspective. Pure.
 
-const kDistance = 3.2;    // of the eye, where the points reach out to about 1
+const kDistance = 3.6;    // of the eye; most points are within 1 of the middle
 const kPitchMax = 1.5;
 
 export class Camera {
@@ -34,7 +34,8 @@ export class Camera {
   }
 }
 
-// Positions about their mean, with the furthest at a distance of 1: (n × 3) f32. What is no number is 0.
+// Positions about their mean: (n × 3) f32, scaled so that 49 of 50 lie within a distance of 1; a few far out would
+// else press all others together. What is no number is 0.
 export function normalise(positions) {
   const points = new Float32Array(positions.length * 3);
   positions.forEach((position, i) => {
@@ -42,12 +43,13 @@ export function normalise(positions) {
   });
   const mean = [0, 0, 0];
   for (let i = 0; i < points.length; i++) mean[i % 3] += points[i] / Math.max(1, positions.length);
-  let furthest = 0;
+  const distances = new Float32Array(positions.length);
   for (let i = 0; i < points.length; i += 3) {
     for (let axis = 0; axis < 3; axis++) points[i + axis] -= mean[axis];
-    furthest = Math.max(furthest, Math.hypot(points[i], points[i + 1], points[i + 2]));
+    distances[i / 3] = Math.hypot(points[i], points[i + 1], points[i + 2]);
   }
-  if (furthest > 0) for (let i = 0; i < points.length; i++) points[i] /= furthest;
+  const reach = distances.sort()[Math.floor(0.98 * (distances.length - 1))];
+  if (reach > 0) for (let i = 0; i < points.length; i++) points[i] /= reach;
   return points;
 }
 

@@ -124,7 +124,6 @@ class RangePage {
 
   #showMap() {
     const map = this.#map;
-    setText(this.summary, `${count(map.experts.length)} experts; near each other where they respond to the same topics`);
     const item = (topic, name, total) => {
       const swatch = h('i', {class: 'swatch'});
       swatch.style.background = topic === kNone ? 'var(--muted)' : css(topicColour(topic));
@@ -135,10 +134,13 @@ class RangePage {
     replace(this.legend, map.topics.map((name, topic) => item(topic, name, map.counts[topic])),
       item(kNone, 'none credited', map.uncredited));
     const [first, second, third] = map.varianceExplained;
+    const explained = map.varianceExplained.reduce((sum, share) => sum + share, 0);
+    setText(this.summary, `${count(map.credited)} of ${count(map.experts.length)} experts credited with a topic · ` +
+      `credit repeats for ${percent(map.repeatRate)} · ${percent(explained)} of the variance shown`);
     const rows = [
-      ['Credited', `${count(map.credited)} of ${count(map.experts.length)}`, `Chosen more than ${kActivationsMin} times, and clearly for one topic`],
+      ['Credited', count(map.credited), `Chosen more than ${kActivationsMin} times, and clearly for one topic`],
       ['Credit repeats', percent(map.repeatRate), 'How often a text that was held out credits the same topic'],
-      ['Variance explained', percent(map.varianceExplained.reduce((sum, share) => sum + share, 0)),
+      ['Variance explained', percent(explained),
        `Axes 1, 2 and 3: ${[first, second, third].map(percent).join(', ')}`],
       ['Seen too seldom', count(map.faint.reduce((sum, faint) => sum + faint, 0)), 'Drawn faintly, and not counted'],
     ];

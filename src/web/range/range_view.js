@@ -4,10 +4,11 @@ import {colours, css, onTheme} from '../lib/theme.js';
 import {topicColour} from '../lib/topics.js';
 import {Camera, depthOrder, nearest} from './projection.js';
 import {kNone, visibleExperts} from './range_map.js';
+import {Splats} from './splats.js';
 
 const kTurnPerPixel = 0.008;
 const kReachPixels = 14;
-const kDepthSteps = 8;
+const kDepthSteps = 8;      // so that few kinds of dots are made
 
 export class RangeView {
   camera = new Camera();
@@ -37,7 +38,7 @@ export class RangeView {
       this.camera.scale(Math.exp(-event.deltaY * 0.0015));
       this.draw();
     }, {passive: false});
-    this.context = this.canvas.getContext('2d');
+    this.context = this.canvas.getContext('2d', {alpha: false});
     new ResizeObserver(() => this.#resize()).observe(this.canvas);
     onTheme(() => this.#resize());
   }
@@ -73,30 +74,9 @@ export class RangeView {
     this.canvas.width = Math.round(clientWidth * ratio);
     this.canvas.height = Math.round(clientHeight * ratio);
     this.colours = colours(['muted', 'line-strong', 'text', 'surface']);
-    this.#sprites = new Map();
+    this.image = this.context.createImageData(this.canvas.width, this.canvas.height);
+    this.splats = new Splats(new Uint32Array(this.image.data.buffer), this.canvas.width, this.canvas.height);
     this.draw();
-  }
-
-  #sprites = new Map();
-
-  // A dot, drawn once for each colour, size and faintness: copying one is far cheaper than filling a circle.
-  #sprite(topic, faint, step) {
-    const key = `${topic}/${faint}/${step}`;
-    let sprite = this.#sprites.get(key);
-    if (sprite) return sprite;
-    const near = (step + 0.5) / kDepthSteps;
-    const size = Math.sqrt(3000 / (3000 + this.#map.experts.length));    // many points are smaller points
-    const radius = this.ratio * (1.3 + 4.4 * near * size) * (topic === kNone ? 0.7 : 1);
-    sprite = document.createElement('canvas');
-    sprite.width = sprite.height = Math.ceil(2 * radius + 2);
-    const context = sprite.getContext('2d');
-    const colour = topic === kNone ? this.colours.muted : topicColour(topic);
-    context.fillStyle = css(colour, (faint ? 0.16 : topic === kNone ? 0.3 : 0.55 + 0.4 * near));
-    context.beginPath();
-    context.arc(sprite.width / 2, sprite.height / 2, radius, 0, 2 * Math.PI);
-    context.fill();
-    this.#sprites.set(key, sprite);
-    return sprite;
   }
 
   #draw() {
@@ -106,20 +86,31 @@ export class RangeView {
     const screen = this.#screen;
     const began = performance.now();
     this.camera.project(this.#map.points, width, height, screen);
-    context.clearRect(0, 0, width, height);
-    this.#drawAxes(width, height);
+    this.splats.clear(this.colours.surface);
     depthOrder(screen, this.#order);
-    let shown = 0;
-    for (const i of this.#order) {
-      if (!this.#visible[i]) continue;
-      const step = Math.min(kDepthSteps - 1, Math.floor(screen[3 * i + 2] * kDepthSteps));
-      const sprite = this.#sprite(this.#map.topicOf[i], this.#map.faint[i], step);
-      context.drawImage(sprite, screen[3 * i] - sprite.width / 2, screen[3 * i + 1] - sprite.height / 2);
-      shown++;
-    }
+    const shown = this.#drawPoints(screen);
+    context.putImageData(this.image, 0, 0);
+    this.#drawAxes(width, height);
     if (this.#picked >= 0) this.#drawPicked();
     this.canvas.dataset.points = String(shown);
     this.canvas.dataset.drawMs = (performance.now() - began).toFixed(1);
+  }
+
+  // Far ones first and smaller; many points are smaller points.
+  #drawPoints(screen) {
+    const size = Math.sqrt(3000 / (3000 + this.#map.experts.length));
+    let shown = 0;
+    for (const i of this.#order) {
+      if (!this.#visible[i]) continue;
+      const topic = this.#map.topicOf[i];
+      const near = (Math.floor(screen[3 * i + 2] * kDepthSteps) + 0.5) / kDepthSteps;
+      const radius = this.ratio * (1.3 + 4.4 * near * size) * (topic === kNone ? 0.7 : 1);
+      const colour = topic === kNone ? this.colours.muted : topicColour(topic);
+      const opacity = this.#map.faint[i] ? 0.16 : topic === kNone ? 0.3 : 0.55 + 0.4 * near;
+      this.splats.dot(screen[3 * i], screen[3 * i + 1], radius, colour, Math.min(1, opacity));
+      shown++;
+    }
+    return shown;
   }
 
   // The three components, as lines through the middle.
@@ -128,7 +119,7 @@ export class RangeView {
     const screen = new Float32Array(ends.length);
     this.camera.project(ends, width, height, screen);
     const {context} = this;
-    context.strokeStyle = css(this.colours['line-strong'], 0.7);
+    context.strokeStyle = css(this.colours['line-strong'], 0.6);
     context.fillStyle = css(this.colours.muted);
     context.lineWidth = this.ratio;
     context.font = `${11 * this.ratio}px system-ui, sans-serif`;
