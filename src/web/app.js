@@ -121,23 +121,37 @@ function startKey() {
     setApiKey(byId('key-input').value.trim());
     app.feed.restart();
   });
-  onKeyWanted(() => open('This server wants a key (--api-key-file). It is kept in this browser and sent to this server only.'));
+  onKeyWanted(() =>
+    open(
+      'This server wants a key (--api-key-file). It is kept in this browser and sent to this server only.',
+    ),
+  );
 }
 
 function startFeed() {
   const {feed, rates, recorder} = app;
   const live = byId('live');
-  const label = {connecting: 'Connecting', live: 'Ready', offline: 'Offline', denied: 'Key wanted', absent: 'No live view'};
+  const label = {
+    connecting: 'Connecting',
+    live: 'Ready',
+    offline: 'Offline',
+    denied: 'Key wanted',
+    absent: 'No live view',
+  };
   const update = () => {
     const last = rates.last();
     const busy = feed.state === 'live' && last && last.running > 0;
     live.dataset.state = busy ? 'busy' : feed.state;
-    const text = busy && last.decodeRate > 0 ? tokensPerSecond(last.decodeRate) : busy ? 'Working' : label[feed.state];
+    const text =
+      busy && last.decodeRate > 0 ? tokensPerSecond(last.decodeRate) : busy ? 'Working' : label[feed.state];
     setText(byId('live-text'), text);
   };
   feed.on('state', update);
+  let modelId = null;
   feed.on('facts', (facts) => {
     setText(byId('model-name'), facts.model.id);
+    if (modelId !== null && modelId !== facts.model.id) app.rangeMap = null;
+    modelId = facts.model.id;
     rates.push(performance.now() / 1000, facts);
     update();
   });

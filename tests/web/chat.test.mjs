@@ -7,9 +7,14 @@ import {kCharactersMax, kConversationsMax, Library} from '../../src/web/chat/lib
 import {changedCount, kFields, parseField, requestParameters} from '../../src/web/chat/settings.js';
 import {SseParser} from '../../src/web/lib/sse.js';
 
-const kStream = '\ufeff: queued, 1 before this\r\n\r\nevent: a\rdata: one\rdata:two\r\rdata: {"x":"ü"}\n\nid: 7\nretry: 5\ndata\n\nevent: gone\n\n';
-const kEvents = [{comment: 'queued, 1 before this'}, {event: 'a', data: 'one\ntwo'}, {event: 'message', data: '{"x":"ü"}'},
-                 {event: 'message', data: ''}];
+const kStream =
+  '\ufeff: queued, 1 before this\r\n\r\nevent: a\rdata: one\rdata:two\r\rdata: {"x":"ü"}\n\nid: 7\nretry: 5\ndata\n\nevent: gone\n\n';
+const kEvents = [
+  {comment: 'queued, 1 before this'},
+  {event: 'a', data: 'one\ntwo'},
+  {event: 'message', data: '{"x":"ü"}'},
+  {event: 'message', data: ''},
+];
 
 test('a stream may be cut anywhere', () => {
   assert.deepEqual(new SseParser().push(kStream), kEvents);
@@ -30,14 +35,21 @@ test('a line without an end is refused', () => {
 
 test('comments say where the work stands', () => {
   assert.deepEqual(parseProgress('queued, 2 before this'), {stage: 'queued', before: 2});
-  assert.deepEqual(parseProgress('prompt 40 % (400 of 1000 tokens), about 3 s left'),
-    {stage: 'prompt', done: 400, total: 1000, share: 0.4, secondsLeft: 3});
+  assert.deepEqual(parseProgress('prompt 40 % (400 of 1000 tokens), about 3 s left'), {
+    stage: 'prompt',
+    done: 400,
+    total: 1000,
+    share: 0.4,
+    secondsLeft: 3,
+  });
   assert.equal(parseProgress('prompt 0 % (0 of 1000 tokens)').secondsLeft, null);
   assert.deepEqual(parseProgress('working'), {stage: 'working'});
   assert.equal(parseProgress('something new'), null);
 });
 
-const chunk = (delta, more = {}) => ({data: JSON.stringify({choices: [{index: 0, delta, finish_reason: null, ...more}]})});
+const chunk = (delta, more = {}) => ({
+  data: JSON.stringify({choices: [{index: 0, delta, finish_reason: null, ...more}]}),
+});
 
 test('an answer grows out of its chunks', () => {
   const answer = new Answer(1000);
@@ -51,14 +63,25 @@ test('an answer grows out of its chunks', () => {
   answer.take(chunk({tool_calls: [{index: 0, function: {name: 'f', arguments: '{"a"'}}]}), 1610);
   answer.take(chunk({tool_calls: [{index: 0, function: {arguments: ':1}'}}]}), 1620);
   answer.take(chunk({}, {finish_reason: 'stop'}), 1700);
-  answer.take({data: JSON.stringify({choices: [], usage: {prompt_tokens: 10, completion_tokens: 5},
-    timings: {queue_seconds: 0, prefill_seconds: 0.2, decode_seconds: 0.5, bytes_read: 7, hit_rate: 0.5}})}, 1701);
+  answer.take(
+    {
+      data: JSON.stringify({
+        choices: [],
+        usage: {prompt_tokens: 10, completion_tokens: 5},
+        timings: {queue_seconds: 0, prefill_seconds: 0.2, decode_seconds: 0.5, bytes_read: 7, hit_rate: 0.5},
+      }),
+    },
+    1701,
+  );
   answer.take({data: '[DONE]'}, 1702);
-  assert.deepEqual([answer.text, answer.reasoning, answer.finish, answer.error, answer.progress], ['Yes!', 'Hm', 'stop', null, null]);
+  assert.deepEqual(
+    [answer.text, answer.reasoning, answer.finish, answer.error, answer.progress],
+    ['Yes!', 'Hm', 'stop', null, null],
+  );
   assert.deepEqual(answer.calls, [{name: 'f', arguments: '{"a":1}'}]);
   assert.deepEqual([answer.firstTokenMs, answer.reasoningMs], [200, 300]);
   const figures = answer.figures();
-  assert.equal(figures.rate, 8);   // 4 tokens after the first, in half a second
+  assert.equal(figures.rate, 8); // 4 tokens after the first, in half a second
   assert.equal(figures.firstToken, 0.2);
   assert.equal(figures.cachedTokens, 0);
 });
@@ -72,8 +95,18 @@ test('an error in the stream is kept, with the text before it', () => {
 
 test('a waterfall is one after the other and adds up', () => {
   const parts = waterfall({queue: 1, prefill: 1, decode: 2});
-  assert.deepEqual(parts.map(({from, share}) => [from, share]), [[0, 0.25], [0.25, 0.25], [0.5, 0.5]]);
-  assert.deepEqual(waterfall({queue: 0, prefill: 0, decode: 0}).map(({share}) => share), [0, 0, 0]);
+  assert.deepEqual(
+    parts.map(({from, share}) => [from, share]),
+    [
+      [0, 0.25],
+      [0.25, 0.25],
+      [0.5, 0.5],
+    ],
+  );
+  assert.deepEqual(
+    waterfall({queue: 0, prefill: 0, decode: 0}).map(({share}) => share),
+    [0, 0, 0],
+  );
 });
 
 function talk() {
@@ -110,19 +143,14 @@ test('a request has the branch above it alone, and no answer that came to nothin
   const second = tree.append(conversation, answer.id, {role: 'user', text: 'And?'}, 4);
   const broken = tree.append(conversation, second.id, {role: 'assistant', text: ''}, 5);
   const third = tree.append(conversation, broken.id, {role: 'user', text: 'Again?'}, 6);
-  assert.deepEqual(tree.requestMessages(conversation, question.id),
-    [{role: 'system', content: 'Be kind.'}, {role: 'user', content: 'Why?\nmore'}]);
-  assert.deepEqual(tree.requestMessages(conversation, third.id).map(({content}) => content),
-    ['Be kind.', 'Why?\nmore', 'Because.', 'And?', 'Again?']);
-});
-
-test('a leaf can be taken out, a branch cannot', () => {
-  const {conversation, question, answer} = talk();
-  tree.removeLeaf(conversation, question.id);
-  assert.equal(texts(conversation).length, 2);
-  tree.removeLeaf(conversation, answer.id);
-  assert.deepEqual(texts(conversation), ['Why?\nmore']);
-  assert.ok(tree.checkConversation(conversation));
+  assert.deepEqual(tree.requestMessages(conversation, question.id), [
+    {role: 'system', content: 'Be kind.'},
+    {role: 'user', content: 'Why?\nmore'},
+  ]);
+  assert.deepEqual(
+    tree.requestMessages(conversation, third.id).map(({content}) => content),
+    ['Be kind.', 'Why?\nmore', 'Because.', 'And?', 'Again?'],
+  );
 });
 
 test('what is no conversation is not taken for one', () => {
@@ -134,15 +162,34 @@ test('what is no conversation is not taken for one', () => {
   assert.ok(broken(() => {}));
   assert.equal(tree.checkConversation(null), null);
   assert.equal(tree.checkConversation('x'), null);
-  assert.equal(broken((c) => delete c.nodes), null);
-  assert.equal(broken((c) => (c.nodes.m1.text = 5)), null);
-  assert.equal(broken((c) => (c.nodes.m1.role = 'system')), null);
-  assert.equal(broken((c) => c.children.root.push('m9')), null);
-  assert.equal(broken((c) => (c.nodes.m2.parent = 'm7')), null);
-  assert.equal(broken((c) => {   // a ring: each the other's parent
-    c.nodes.m1.parent = 'm2';
-    c.children = {m1: ['m2'], m2: ['m1']};
-  }), null);
+  assert.equal(
+    broken((c) => delete c.nodes),
+    null,
+  );
+  assert.equal(
+    broken((c) => (c.nodes.m1.text = 5)),
+    null,
+  );
+  assert.equal(
+    broken((c) => (c.nodes.m1.role = 'system')),
+    null,
+  );
+  assert.equal(
+    broken((c) => c.children.root.push('m9')),
+    null,
+  );
+  assert.equal(
+    broken((c) => (c.nodes.m2.parent = 'm7')),
+    null,
+  );
+  assert.equal(
+    broken((c) => {
+      // a ring: each the other's parent
+      c.nodes.m1.parent = 'm2';
+      c.children = {m1: ['m2'], m2: ['m1']};
+    }),
+    null,
+  );
 });
 
 class FakeStorage {
@@ -150,10 +197,18 @@ class FakeStorage {
     this.room = room;
     this.map = new Map();
   }
-  get length() { return this.map.size; }
-  key(i) { return [...this.map.keys()][i] ?? null; }
-  getItem(key) { return this.map.get(key) ?? null; }
-  removeItem(key) { this.map.delete(key); }
+  get length() {
+    return this.map.size;
+  }
+  key(i) {
+    return [...this.map.keys()][i] ?? null;
+  }
+  getItem(key) {
+    return this.map.get(key) ?? null;
+  }
+  removeItem(key) {
+    this.map.delete(key);
+  }
   setItem(key, value) {
     const used = [...this.map].reduce((sum, [k, v]) => sum + (k === key ? 0 : v.length), 0);
     if (used + value.length > this.room) throw new Error('QuotaExceededError');
@@ -170,7 +225,10 @@ test('conversations are kept one by one, newest first', () => {
   const library = new Library(new FakeStorage());
   library.save(written('a', 1));
   library.save(written('b', 2));
-  assert.deepEqual(library.list().map(({id}) => id), ['b', 'a']);
+  assert.deepEqual(
+    library.list().map(({id}) => id),
+    ['b', 'a'],
+  );
   assert.deepEqual(library.load('a'), written('a', 1));
   library.remove('a');
   assert.deepEqual([library.load('a'), library.list().length], [null, 1]);
@@ -195,19 +253,34 @@ test('too many, too long and no room: the oldest go, and it is said', () => {
   long.save(written('a', 1, kCharactersMax / 2));
   long.save(written('b', 2, kCharactersMax / 3));
   assert.equal(long.save(written('c', 3, kCharactersMax / 3)).dropped.length, 1);
-  assert.deepEqual(long.list().map(({id}) => id), ['c', 'b']);
+  assert.deepEqual(
+    long.list().map(({id}) => id),
+    ['c', 'b'],
+  );
 
   const small = new Library(new FakeStorage(1000));
   small.save(written('a', 1, 300));
   assert.equal(small.save(written('b', 2, 600)).kept, true);
-  assert.deepEqual(small.list().map(({id}) => id), ['b']);
+  assert.deepEqual(
+    small.list().map(({id}) => id),
+    ['b'],
+  );
   assert.equal(small.save(written('c', 3, 5000)).kept, false);
 });
 
 test('settings become parameters, and empty ones nothing', () => {
   assert.deepEqual(requestParameters({}), {});
-  assert.deepEqual(requestParameters({temperature: '0', top_k: 40, seed: '', reasoning_effort: 'low', other: 1, max_tokens: '-3'}),
-    {temperature: 0, top_k: 40, reasoning_effort: 'low'});
+  assert.deepEqual(
+    requestParameters({
+      temperature: '0',
+      top_k: 40,
+      seed: '',
+      reasoning_effort: 'low',
+      other: 1,
+      max_tokens: '-3',
+    }),
+    {temperature: 0, top_k: 40, reasoning_effort: 'low'},
+  );
   assert.equal(requestParameters({reasoning_effort: 'wild'}).reasoning_effort, undefined);
   assert.equal(changedCount({system: ' x ', temperature: 1, reasoning_effort: ''}), 2);
 });

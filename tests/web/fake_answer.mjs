@@ -52,7 +52,8 @@ export const kHostile = `<script>document.title = 'owned'</script>
 | [x](vbscript:1) | <iframe src="https://tracker.invalid"></iframe> |
 `;
 
-const kReasoning = 'The user wants two sorted lists merged. A table would help to compare the ways, and a short ' +
+const kReasoning =
+  'The user wants two sorted lists merged. A table would help to compare the ways, and a short ' +
   'piece of code. Keep it *brief*.';
 
 // Cuts as a tokeniser might: a word with the space before it.
@@ -62,15 +63,27 @@ export async function fakeAnswer(body, outgoing, model) {
   outgoing.writeHead(200, {'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store'});
   let open = true;
   outgoing.on('close', () => (open = false));
-  const send = (choice, more = {}) => outgoing.write(`data: ${JSON.stringify({
-    id: 'chatcmpl-mock', object: 'chat.completion.chunk', model: body.model,
-    choices: choice ? [{index: 0, finish_reason: null, ...choice}] : [], ...more})}\n\n`);
+  const send = (choice, more = {}) =>
+    outgoing.write(
+      `data: ${JSON.stringify({
+        id: 'chatcmpl-mock',
+        object: 'chat.completion.chunk',
+        model: body.model,
+        choices: choice ? [{index: 0, finish_reason: null, ...choice}] : [],
+        ...more,
+      })}\n\n`,
+    );
   const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
   const question = body.messages.at(-1).content;
 
   if (/slow/.test(question)) {
-    for (const comment of ['queued, 2 before this', 'queued, 1 before this', 'prompt 20 % (200 of 1000 tokens), about 4 s left',
-      'prompt 60 % (600 of 1000 tokens), about 2 s left', 'prompt 90 % (900 of 1000 tokens), about 1 s left']) {
+    for (const comment of [
+      'queued, 2 before this',
+      'queued, 1 before this',
+      'prompt 20 % (200 of 1000 tokens), about 4 s left',
+      'prompt 60 % (600 of 1000 tokens), about 2 s left',
+      'prompt 90 % (900 of 1000 tokens), about 1 s left',
+    ]) {
       outgoing.write(`: ${comment}\n\n`);
       await sleep(700);
     }
@@ -83,7 +96,10 @@ export async function fakeAnswer(body, outgoing, model) {
   const pause = 1000 / model.rate;
   const began = performance.now();
   let tokens = 0;
-  for (const [key, list] of [['reasoning_content', reasoning], ['content', answer]]) {
+  for (const [key, list] of [
+    ['reasoning_content', reasoning],
+    ['content', answer],
+  ]) {
     for (const piece of list) {
       if (!open || tokens >= limit) break;
       tokens++;
@@ -95,9 +111,20 @@ export async function fakeAnswer(body, outgoing, model) {
   if (!open) return;
   send({delta: {}, finish_reason: tokens >= limit ? 'length' : 'stop'});
   send(null, {
-    usage: {prompt_tokens: 74, completion_tokens: tokens, total_tokens: 74 + tokens,
-            prompt_tokens_details: {cached_tokens: 12}, completion_tokens_details: {reasoning_tokens: reasoning.length}},
-    timings: {queue_seconds: 0.02, prefill_seconds: 0.41, decode_seconds: (performance.now() - began) / 1000,
-              bytes_read: 1.74e9, hit_rate: 0.861}});
+    usage: {
+      prompt_tokens: 74,
+      completion_tokens: tokens,
+      total_tokens: 74 + tokens,
+      prompt_tokens_details: {cached_tokens: 12},
+      completion_tokens_details: {reasoning_tokens: reasoning.length},
+    },
+    timings: {
+      queue_seconds: 0.02,
+      prefill_seconds: 0.41,
+      decode_seconds: (performance.now() - began) / 1000,
+      bytes_read: 1.74e9,
+      hit_rate: 0.861,
+    },
+  });
   outgoing.end('data: [DONE]\n\n');
 }

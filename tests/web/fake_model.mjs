@@ -1,8 +1,20 @@
 // A made-up model whose router has taste: every expert has a topic it likes, neighbouring tokens choose alike,
 // and a cache of half of all experts keeps the latest. Its random numbers are seeded.
 
-const kTopics = ['python', 'sql', 'proofs', 'poetry', 'contracts', 'clinical', 'chinese', 'japanese', 'russian',
-                 'json', 'chat', 'history'];
+const kTopics = [
+  'python',
+  'sql',
+  'proofs',
+  'poetry',
+  'contracts',
+  'clinical',
+  'chinese',
+  'japanese',
+  'russian',
+  'json',
+  'chat',
+  'history',
+];
 
 function random(seed) {
   let state = seed >>> 0;
@@ -25,27 +37,62 @@ export class FakeModel {
     this.slots = Math.ceil(this.cells / 2);
     this.expertBytes = 13271040;
     this.facts = {
-      id: name ?? `mock-${model}`, family: 'gpt_oss', source: 'mock', layers: this.layers,
-      moe_layers: Array.from({length: this.layers}, (_, i) => i), experts: this.experts, experts_per_token: this.k,
-      context: 4096, vocab_rows: 201088, expert_bytes: this.expertBytes, expert_format: 'mxfp4',
-      trunk_format: 'affine8', disk_bytes: this.cells * this.expertBytes + 2.1e9,
+      id: name ?? `mock-${model}`,
+      family: 'gpt_oss',
+      source: 'mock',
+      layers: this.layers,
+      moe_layers: Array.from({length: this.layers}, (_, i) => i),
+      experts: this.experts,
+      experts_per_token: this.k,
+      context: 4096,
+      vocab_rows: 201088,
+      expert_bytes: this.expertBytes,
+      expert_format: 'mxfp4',
+      trunk_format: 'affine8',
+      disk_bytes: this.cells * this.expertBytes + 2.1e9,
     };
     this.listeners = new Set();
     this.liked = Array.from({length: this.layers}, () => this.#permutation());
     this.previous = Array.from({length: this.layers}, () => []);
-    this.used = new Map();       // cell → when, oldest first: the cache
+    this.used = new Map(); // cell → when, oldest first: the cache
     this.n = 0;
     this.request = 0;
     this.running = 0;
     this.began = performance.now();
-    this.counters = Object.fromEntries(['hits', 'misses', 'bytes_read', 'wait_seconds', 'reading_seconds', 'predicted',
-      'predicted_right', 'wasted_bytes', 'hidden_seconds', 'prefill_tokens', 'decode_tokens', 'prefill_seconds',
-      'decode_seconds', 'mixer_seconds', 'router_seconds', 'experts_seconds', 'lookahead_seconds', 'head_seconds',
-      'finished', 'cancelled', 'failed', 'refused', 'pool_shrinks', 'pool_growths'].map((name) => [name, 0]));
+    this.counters = Object.fromEntries(
+      [
+        'hits',
+        'misses',
+        'bytes_read',
+        'wait_seconds',
+        'reading_seconds',
+        'predicted',
+        'predicted_right',
+        'wasted_bytes',
+        'hidden_seconds',
+        'prefill_tokens',
+        'decode_tokens',
+        'prefill_seconds',
+        'decode_seconds',
+        'mixer_seconds',
+        'router_seconds',
+        'experts_seconds',
+        'lookahead_seconds',
+        'head_seconds',
+        'finished',
+        'cancelled',
+        'failed',
+        'refused',
+        'pool_shrinks',
+        'pool_growths',
+      ].map((name) => [name, 0]),
+    );
     for (let i = 0; i < 40; i++) this.#pass(false, 0);
     this.range = range === 'map' ? this.#rangeMap() : null;
-    this.timers = [setInterval(() => this.#emit('stats', {now: this.now(), counters: this.counters}), 1000),
-                   setInterval(() => this.#emit('resident', {bits: this.#residentBits()}), 500)];
+    this.timers = [
+      setInterval(() => this.#emit('stats', {now: this.now(), counters: this.counters}), 1000),
+      setInterval(() => this.#emit('resident', {bits: this.#residentBits()}), 500),
+    ];
   }
 
   stop() {
@@ -79,30 +126,81 @@ export class FakeModel {
   }
 
   now() {
-    return {resident_bytes: this.used.size * this.expertBytes, usable_slots: this.slots, running: this.running, queued: 0};
+    return {
+      resident_bytes: this.used.size * this.expertBytes,
+      usable_slots: this.slots,
+      running: this.running,
+      queued: 0,
+    };
   }
 
   stats() {
     const gib = 2 ** 30;
     return {
-      uptime_seconds: (performance.now() - this.began) / 1000, version: '0.1.0', model: this.facts,
-      plan: {budget_bytes: 2.1e9 + 4 * gib + this.slots * this.expertBytes, process_bytes: 0.04 * gib, trunk_bytes: 2.1e9, state_bytes: 1.2 * gib,
-             snapshots_bytes: 0.4 * gib, scratch_bytes: 0.6 * gib, io_bytes: 0.13 * gib,
-             slots_bytes: this.slots * this.expertBytes, reserve_bytes: 0.25 * gib, slots: this.slots, sessions: 4,
-             chunk: 512, threads: 16},
+      uptime_seconds: (performance.now() - this.began) / 1000,
+      version: '0.1.0',
+      model: this.facts,
+      plan: {
+        budget_bytes: 2.1e9 + 4 * gib + this.slots * this.expertBytes,
+        process_bytes: 0.04 * gib,
+        trunk_bytes: 2.1e9,
+        state_bytes: 1.2 * gib,
+        snapshots_bytes: 0.4 * gib,
+        scratch_bytes: 0.6 * gib,
+        io_bytes: 0.13 * gib,
+        slots_bytes: this.slots * this.expertBytes,
+        reserve_bytes: 0.25 * gib,
+        slots: this.slots,
+        sessions: 4,
+        chunk: 512,
+        threads: 16,
+      },
       engine: {kernels: 'avx512', reads: 'io_uring, O_DIRECT', lookahead: true},
-      now: this.now(), counters: this.counters,
+      now: this.now(),
+      counters: this.counters,
     };
   }
 
   models() {
     const {family, expert_format, trunk_format, layers, experts, disk_bytes} = this.facts;
-    return {models: [
-      {name: this.facts.id, state: 'complete', family, expert_format, trunk_format, layers, experts, disk_bytes, serving: true},
-      {name: 'demo', state: 'complete', family, expert_format, trunk_format, layers: 8, experts: 32, disk_bytes: 17406361, serving: false},
-      {name: 'qwen3-next-80b', state: 'unfinished', family: 'qwen3_next', expert_format: 'affine4', trunk_format,
-       layers: 48, experts: 512, disk_bytes: 21.4e9, problem: 'install it again to go on where it stopped', serving: false},
-    ]};
+    return {
+      models: [
+        {
+          name: this.facts.id,
+          state: 'complete',
+          family,
+          expert_format,
+          trunk_format,
+          layers,
+          experts,
+          disk_bytes,
+          serving: true,
+        },
+        {
+          name: 'demo',
+          state: 'complete',
+          family,
+          expert_format,
+          trunk_format,
+          layers: 8,
+          experts: 32,
+          disk_bytes: 17406361,
+          serving: false,
+        },
+        {
+          name: 'qwen3-next-80b',
+          state: 'unfinished',
+          family: 'qwen3_next',
+          expert_format: 'affine4',
+          trunk_format,
+          layers: 48,
+          experts: 512,
+          disk_bytes: 21.4e9,
+          problem: 'install it again to go on where it stopped',
+          serving: false,
+        },
+      ],
+    };
   }
 
   buildRange() {
@@ -169,8 +267,16 @@ export class FakeModel {
     this.counters.hidden_seconds += 0.009;
     if (prefill) this.counters.prefill_tokens += 74;
     else this.counters.decode_tokens++;
-    return {n: this.n++, ms: performance.now() - this.began, request, rows: prefill ? 74 : 1, prefill,
-            ids: Buffer.from(ids.buffer).toString('base64'), read: Buffer.from(read).toString('base64'), lost: 0};
+    return {
+      n: this.n++,
+      ms: performance.now() - this.began,
+      request,
+      rows: prefill ? 74 : 1,
+      prefill,
+      ids: Buffer.from(ids.buffer).toString('base64'),
+      read: Buffer.from(read).toString('base64'),
+      lost: 0,
+    };
   }
 
   #residentBits() {
@@ -194,14 +300,25 @@ export class FakeModel {
         const specialisation = Math.min(0.97, Math.max(0.02, 0.3 + 0.22 * normal()));
         const activations = Math.floor(-60 * Math.log(1 - draw()));
         const topic = activations > 24 && specialisation > 0.35 ? liking : null;
-        experts.push({layer, expert, activations, specialisation, topic,
+        experts.push({
+          layer,
+          expert,
+          activations,
+          specialisation,
+          topic,
           position: centres[liking].map((x) => x * specialisation * 1.1 + 0.09 * normal()),
-          repeats: topic === null ? null : draw() < 0.8});
+          repeats: topic === null ? null : draw() < 0.8,
+        });
       }
     }
     const credited = experts.filter(({topic}) => topic !== null);
-    return {version: 1, topics: kTopics, variance_explained: [0.31, 0.19, 0.13],
-            repeat_rate: credited.filter(({repeats}) => repeats).length / credited.length,
-            credited: credited.length, experts};
+    return {
+      version: 1,
+      topics: kTopics,
+      variance_explained: [0.31, 0.19, 0.13],
+      repeat_rate: credited.filter(({repeats}) => repeats).length / credited.length,
+      credited: credited.length,
+      experts,
+    };
   }
 }

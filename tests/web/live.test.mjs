@@ -1,4 +1,4 @@
-// The live pages without a page: frames, heat, the grid's geometry, replay, rates, charts, the map in space.
+// The live pages without a page: frames, heat, the grid's geometry, replay, rates, charts.
 import assert from 'node:assert/strict';
 import {test} from 'node:test';
 import {FrameMeter} from '../../src/web/experts/frame_meter.js';
@@ -8,23 +8,35 @@ import {RoutingFigures} from '../../src/web/experts/overlap.js';
 import {Recorder} from '../../src/web/experts/recording.js';
 import {chosenText, Replay} from '../../src/web/experts/replay.js';
 import {passOf, residentOf, sameShape, shapeOf} from '../../src/web/experts/routing.js';
-import {linesOf, niceMax} from '../../src/web/lib/charts.js';
+import {linesOf, niceMax, niceMaxBytes} from '../../src/web/lib/charts.js';
 import * as format from '../../src/web/lib/format.js';
 import {kSecondsKept, Rates} from '../../src/web/lib/rates.js';
 import {planParts} from '../../src/web/machine/plan.js';
-import {Camera, depthOrder, nearest, normalise} from '../../src/web/range/projection.js';
-import {indexOf, kNone, readMap, visibleExperts} from '../../src/web/range/range_map.js';
-import {Splats} from '../../src/web/range/splats.js';
 
 const kHello = {moe_layers: [1, 3], experts: 8, experts_per_token: 2};
 const kShape = shapeOf(kHello);
 const base64 = (bytes) => Buffer.from(bytes).toString('base64');
-const frame = (ids, read = 0, more = {}) => ({n: 1, ms: 5, request: 1, rows: 1, prefill: false,
-  ids: base64(new Uint8Array(Uint16Array.from(ids).buffer)), read: base64([read]), ...more});
+const frame = (ids, read = 0, more = {}) => ({
+  n: 1,
+  ms: 5,
+  request: 1,
+  rows: 1,
+  prefill: false,
+  ids: base64(new Uint8Array(Uint16Array.from(ids).buffer)),
+  read: base64([read]),
+  ...more,
+});
 
 test('a model is announced, or refused', () => {
   assert.deepEqual(kShape, {layerNumbers: [1, 3], layers: 2, experts: 8, chosen: 2, cells: 16});
-  for (const change of [{moe_layers: []}, {moe_layers: 'x'}, {moe_layers: [0.5]}, {experts: 0}, {experts: 1e6}, {experts_per_token: 9}])
+  for (const change of [
+    {moe_layers: []},
+    {moe_layers: 'x'},
+    {moe_layers: [0.5]},
+    {experts: 0},
+    {experts: 1e6},
+    {experts_per_token: 9},
+  ])
     assert.equal(shapeOf({...kHello, ...change}), null, JSON.stringify(change));
   assert.ok(sameShape(kShape, shapeOf(kHello)));
   assert.ok(!sameShape(kShape, shapeOf({...kHello, moe_layers: [0, 1]})));
@@ -38,13 +50,16 @@ test('a pass is read, and one of another shape is not', () => {
   assert.equal(passOf(frame([8, 0, 3, 4]), kShape), null);
   assert.equal(passOf(frame([7, 0, 3, 4], 0, {read: base64([0, 0])}), kShape), null);
   assert.equal(passOf(frame([7, 0, 3, 4], 0, {ids: '%'}), kShape), null);
-  assert.deepEqual([...residentOf({bits: base64([0b101, 0x80])}, kShape)], [1, 0, 1, ...Array(12).fill(0), 1]);
+  assert.deepEqual(
+    [...residentOf({bits: base64([0b101, 0x80])}, kShape)],
+    [1, 0, 1, ...Array(12).fill(0), 1],
+  );
   assert.equal(residentOf({bits: base64([1])}, kShape), null);
 });
 
 test('an answer is recorded from the end of its prompt', () => {
   const recorder = new Recorder();
-  recorder.take(frame([1, 2, 3, 4]));   // no model yet
+  recorder.take(frame([1, 2, 3, 4])); // no model yet
   assert.ok(recorder.begin(kHello));
   const seen = [];
   recorder.onPass((pass) => seen.push(pass.n));
@@ -59,8 +74,11 @@ test('an answer is recorded from the end of its prompt', () => {
   assert.equal(recorder.last().request, 2);
   for (let request = 3; request < 9; request++) take(request + 10, request, true);
   assert.equal(recorder.last().request, 8);
-  take(30, 1, false);                   // long forgotten: begins anew
-  assert.deepEqual(recorder.last().passes.map(({n}) => n), [30]);
+  take(30, 1, false); // long forgotten: begins anew
+  assert.deepEqual(
+    recorder.last().passes.map(({n}) => n),
+    [30],
+  );
 });
 
 test('another model forgets the answers, the same one does not', () => {
@@ -76,21 +94,36 @@ test('another model forgets the answers, the same one does not', () => {
 test('heat rises, halves and goes out, and only changes are painted', () => {
   const heat = new Heat(8);
   heat.touchAll();
-  assert.equal(heat.flush(() => {}), 8);
+  assert.equal(
+    heat.flush(() => {}),
+    8,
+  );
   heat.choose(3, true);
   heat.choose(5, false);
   const painted = new Map();
-  assert.equal(heat.flush((cell, shade) => painted.set(cell, shade)), 2);
+  assert.equal(
+    heat.flush((cell, shade) => painted.set(cell, shade)),
+    2,
+  );
   assert.equal(painted.get(3), shadeOf(0, 1, 1));
   assert.equal(painted.get(5), shadeOf(0, 1, 0));
-  assert.equal(heat.flush(() => assert.fail('nothing changed')), 0);
+  assert.equal(
+    heat.flush(() => assert.fail('nothing changed')),
+    0,
+  );
   heat.advance(0.6);
   assert.ok(Math.abs(heat.heat[3] - 0.5) < 1e-6);
   heat.advance(60);
   assert.deepEqual([heat.warmCount, heat.heat[3], heat.read[3]], [0, 0, 0]);
-  assert.equal(heat.flush(() => {}), 2);
+  assert.equal(
+    heat.flush(() => {}),
+    2,
+  );
   heat.setResident(Uint8Array.of(1, 0, 0, 0, 0, 0, 0, 1));
-  assert.equal(heat.flush((cell, shade) => assert.equal(shade, shadeOf(1, 0, 0))), 2);
+  assert.equal(
+    heat.flush((cell, shade) => assert.equal(shade, shadeOf(1, 0, 0))),
+    2,
+  );
 });
 
 test('every shade has a colour, from the ground to the hottest', () => {
@@ -102,8 +135,15 @@ test('every shade has a colour, from the ground to the hottest', () => {
   assert.equal(palette[shadeOf(1, 1, 1)], 0xffff0000);
 });
 
-for (const [layers, experts, width, height, ratio] of [[8, 32, 1000, 600, 1], [36, 128, 1030, 600, 1], [48, 512, 1030, 600, 2],
-  [48, 512, 300, 500, 1], [94, 128, 300, 320, 3], [1, 7, 300, 320, 1.25], [400, 256, 320, 320, 1]]) {
+for (const [layers, experts, width, height, ratio] of [
+  [8, 32, 1000, 600, 1],
+  [36, 128, 1030, 600, 1],
+  [48, 512, 1030, 600, 2],
+  [48, 512, 300, 500, 1],
+  [94, 128, 300, 320, 3],
+  [1, 7, 300, 320, 1.25],
+  [400, 256, 320, 320, 1],
+]) {
   test(`a grid of ${layers} × ${experts} in ${width} × ${height} at ${ratio}: each cell is where it is found`, () => {
     const grid = layoutGrid({layers, experts}, width, height, ratio);
     if (layers < 400) assert.ok(grid.width <= width * ratio, `${grid.width}`);
@@ -135,13 +175,13 @@ test('a cell is filled within its corners and nowhere else', () => {
 test('overlaps and hit rates are those of the passes', () => {
   const figures = new RoutingFigures(kShape);
   figures.take(passOf(frame([0, 1, 1, 2], 0b0001), kShape));
-  assert.equal(figures.layer, 0.5);         // 1 of {0, 1} is in {1, 2}
+  assert.equal(figures.layer, 0.5); // 1 of {0, 1} is in {1, 2}
   assert.deepEqual([...figures.hits], [0.5, 1]);
-  assert.ok(Number.isNaN(figures.token));   // nothing before it
+  assert.ok(Number.isNaN(figures.token)); // nothing before it
   figures.take(passOf(frame([0, 1, 5, 6]), kShape));
-  assert.equal(figures.token, 0.5);         // all of layer 1, none of layer 3
+  assert.equal(figures.token, 0.5); // all of layer 1, none of layer 3
   figures.take(passOf(frame([6, 7, 5, 6], 0, {request: 2}), kShape));
-  assert.equal(figures.token, 0.5);         // another text says nothing
+  assert.equal(figures.token, 0.5); // another text says nothing
   assert.equal(figures.chance, 0.25);
 });
 
@@ -150,13 +190,19 @@ test('a replay goes token by token and stops at the end', () => {
   const replay = new Replay({passes});
   assert.equal(replay.position, 3);
   replay.seek(-4);
-  assert.deepEqual(replay.lit().map(({pass, heat}) => [pass.n, heat]), [[1, 1]]);
-  assert.equal(replay.advance(10), false);  // paused
+  assert.deepEqual(
+    replay.lit().map(({pass, heat}) => [pass.n, heat]),
+    [[1, 1]],
+  );
+  assert.equal(replay.advance(10), false); // paused
   replay.playing = true;
   assert.equal(replay.advance(0.2), false);
   assert.equal(replay.advance(0.1), true);
   assert.equal(replay.position, 1);
-  assert.deepEqual(replay.lit().map(({pass}) => pass.n), [1, 2]);
+  assert.deepEqual(
+    replay.lit().map(({pass}) => pass.n),
+    [1, 2],
+  );
   replay.advance(100);
   assert.deepEqual([replay.position, replay.playing], [3, false]);
   assert.equal(chosenText(passes[2], kShape), '1: 0,3; 3: 3,7');
@@ -169,11 +215,24 @@ test('frames a second are counted while there are frames', () => {
   meter.pause();
   meter.frame(100000, 1);
   meter.frame(100020, 1);
-  assert.ok(meter.fps > 59);                // the pause was no slow frame
+  assert.ok(meter.fps > 59); // the pause was no slow frame
 });
 
-const stats = (counters) => ({now: {running: 1, queued: 0, resident_bytes: 5}, counters: {hits: 0, misses: 0, bytes_read: 0,
-  predicted: 0, predicted_right: 0, hidden_seconds: 0, wait_seconds: 0, decode_tokens: 0, prefill_tokens: 0, ...counters}});
+const stats = (counters) => ({
+  now: {running: 1, queued: 0, resident_bytes: 5},
+  counters: {
+    hits: 0,
+    misses: 0,
+    bytes_read: 0,
+    predicted: 0,
+    predicted_right: 0,
+    hidden_seconds: 0,
+    wait_seconds: 0,
+    decode_tokens: 0,
+    prefill_tokens: 0,
+    ...counters,
+  },
+});
 
 test('counters become rates', () => {
   const rates = new Rates();
@@ -182,18 +241,36 @@ test('counters become rates', () => {
   rates.push(12, stats({hits: 3, misses: 1, bytes_read: 200, decode_tokens: 30}));
   const {diskRate, hitRate, decodeRate, lookaheadRight} = rates.last();
   assert.deepEqual([diskRate, hitRate, decodeRate, lookaheadRight], [100, 0.75, 15, NaN]);
-  rates.push(12.1, stats({hits: 4, misses: 1, bytes_read: 200, decode_tokens: 30}));   // too soon after
+  rates.push(12.1, stats({hits: 4, misses: 1, bytes_read: 200, decode_tokens: 30})); // too soon after
   assert.equal(rates.points.length, 1);
-  for (let i = 13; i < 200; i++) rates.push(i, stats({hits: i, misses: 1, bytes_read: 200, decode_tokens: 30}));
+  for (let i = 13; i < 200; i++)
+    rates.push(i, stats({hits: i, misses: 1, bytes_read: 200, decode_tokens: 30}));
   assert.ok(rates.points.length <= kSecondsKept + 1);
-  rates.push(200, stats({}));                // another server
+  rates.push(200, stats({})); // another server
   assert.equal(rates.points.length, 0);
 });
 
 test('charts', () => {
   assert.deepEqual([0, 0.3, 1, 1.1, 7, 10, 230].map(niceMax), [1, 0.5, 1, 2, 10, 10, 500]);
-  const points = [[0, 1], [60, 2], [90, NaN], [120, 4]].map(([seconds, value]) => ({seconds, value}));
-  assert.deepEqual(linesOf(points, 120, 4, 120, 100), [[[0, 75], [60, 50]], [[120, 0]]]);
+  assert.deepEqual([0, 3 * 2 ** 20, 2 ** 30, 900 * 2 ** 20].map(niceMaxBytes), [
+    2 ** 20,
+    5 * 2 ** 20,
+    2 ** 30,
+    1000 * 2 ** 20,
+  ]);
+  const points = [
+    [0, 1],
+    [60, 2],
+    [90, NaN],
+    [120, 4],
+  ].map(([seconds, value]) => ({seconds, value}));
+  assert.deepEqual(linesOf(points, 120, 4, 120, 100), [
+    [
+      [0, 75],
+      [60, 50],
+    ],
+    [[120, 0]],
+  ]);
 });
 
 test('the plan fills its bar and no more', () => {
@@ -203,70 +280,23 @@ test('the plan fills its bar and no more', () => {
 });
 
 test('figures read well', () => {
-  assert.deepEqual([0, 1023, 1024, 1536, 13271040, 2 ** 40].map(format.bytes), ['0 B', '1023 B', '1.0 KiB', '1.5 KiB', '12.7 MiB', '1.0 TiB']);
-  assert.deepEqual([0, 0.0004, 0.042, 0.5, 9.87, 75, 3720].map(format.seconds), ['0 ms', '1 ms', '42 ms', '0.50 s', '9.87 s', '1 min 15 s', '1 h 2 min']);
+  assert.deepEqual([0, 1023, 1024, 1536, 13271040, 2 ** 40].map(format.bytes), [
+    '0 B',
+    '1023 B',
+    '1.0 KiB',
+    '1.5 KiB',
+    '12.7 MiB',
+    '1.0 TiB',
+  ]);
+  assert.deepEqual([0, 0.0004, 0.042, 0.5, 9.87, 75, 3720].map(format.seconds), [
+    '0 ms',
+    '1 ms',
+    '42 ms',
+    '0.50 s',
+    '9.87 s',
+    '1 min 15 s',
+    '1 h 2 min',
+  ]);
   assert.deepEqual([0, 0.8613, 1, NaN].map(format.percent), ['0 %', '86.1 %', '100 %', '–']);
   assert.equal(format.count(1234567), '1,234,567');
-});
-
-test('a camera turns, and what is near is drawn last and found first', () => {
-  const camera = new Camera();
-  camera.yaw = camera.pitch = 0;
-  const points = Float32Array.of(0, 0, -1, 0, 0, 1, 0.5, 0.5, 0);
-  const screen = new Float32Array(9);
-  camera.project(points, 200, 100, screen);
-  assert.deepEqual([screen[0], screen[1], screen[3], screen[4]], [100, 50, 100, 50]);
-  assert.ok(screen[5] > screen[2] && screen[6] > 100 && screen[7] < 50);
-  const order = new Uint32Array(3);
-  depthOrder(screen, order);
-  assert.deepEqual([...order], [0, 2, 1]);
-  assert.equal(nearest(screen, Uint8Array.of(1, 1, 1), 101, 50, 10), 1);
-  assert.equal(nearest(screen, Uint8Array.of(1, 0, 1), 101, 50, 10), 0);
-  assert.equal(nearest(screen, Uint8Array.of(1, 1, 1), 0, 0, 10), -1);
-  camera.turn(Math.PI / 2, 9);
-  assert.ok(camera.pitch < Math.PI / 2);     // never over the top
-  camera.scale(1e9);
-  assert.equal(camera.zoom, 8);
-});
-
-test('positions are centred, scaled, and never not a number', () => {
-  const points = normalise([[0, 0, 0], [4, 0, 0], [2, NaN, undefined], null]);
-  assert.ok(points.every(Number.isFinite));
-  const distances = [0, 3, 6, 9].map((i) => Math.hypot(points[i], points[i + 1], points[i + 2])).sort();
-  assert.ok(Math.abs(distances[2] - 1) < 1e-6);
-  assert.deepEqual([...normalise([])], []);
-});
-
-const kMap = {version: 1, topics: ['a', 'b'], variance_explained: [0.5, 0.2, 0.1], repeat_rate: null, credited: 1, experts: [
-  {layer: 1, expert: 0, activations: 50, specialisation: 0.6, topic: 1, position: [1, 0, 0], repeats: true},
-  {layer: 3, expert: 7, activations: 3, specialisation: 0.1, topic: null, position: [0, 0, 0], repeats: null}]};
-
-test('a range map is read, filtered and refused', () => {
-  const map = readMap(kMap);
-  assert.deepEqual([[...map.topicOf], [...map.counts], map.uncredited, [...map.faint]], [[1, kNone], [0, 1], 1, [0, 1]]);
-  assert.ok(Number.isNaN(map.repeatRate));
-  assert.deepEqual([...visibleExperts(map, new Set([1]))], [0, 1]);
-  assert.deepEqual([indexOf(map, 3, 7), indexOf(map, 3, 6)], [1, -1]);
-  for (const change of [{version: 2}, {topics: null}, {experts: {}}, {experts: [{layer: 0, expert: 'x', topic: null}]},
-    {experts: [{layer: 0, expert: 0, topic: 2}]}, {experts: [{layer: 0, expert: 0, topic: -1}]}])
-    assert.throws(() => readMap({...kMap, ...change}), /cannot be shown/, JSON.stringify(change));
-});
-
-test('dots stay within their radius and within the picture', () => {
-  const pixels = new Uint32Array(20 * 10);
-  const splats = new Splats(pixels, 20, 10);
-  splats.clear([0, 0, 0]);
-  splats.dot(10.2, 5.1, 3, [255, 255, 255], 1);
-  let sum = 0;
-  pixels.forEach((pixel, i) => {
-    const distance = Math.hypot((i % 20) + 0.5 - 10.2, Math.floor(i / 20) + 0.5 - 5.1);
-    if (distance > 4) assert.equal(pixel, 0xff000000);
-    sum += (pixel & 0xff) / 255;
-  });
-  assert.ok(Math.abs(sum - Math.PI * 9) < 1.5, `covers ${sum} pixels`);
-  const before = pixels.slice();
-  for (const [x, y] of [[-50, 5], [100, 5], [5, -50], [5, 100]]) splats.dot(x, y, 3, [255, 0, 0], 1);
-  assert.deepEqual(pixels, before);
-  for (const [x, y] of [[-1, 5], [20, 5], [5, -1], [5, 10]]) splats.dot(x, y, 3, [255, 0, 0], 0.5);   // over each edge
-  assert.ok(pixels.every((pixel) => pixel >= 0xff000000));
 });

@@ -14,11 +14,16 @@ import {FakeModel} from './fake_model.mjs';
 import {fakeAnswer} from './fake_answer.mjs';
 
 const kWeb = fileURLToPath(new URL('../../src/web/', import.meta.url));
-const kTypes = {html: 'text/html; charset=utf-8', js: 'text/javascript; charset=utf-8',
-                css: 'text/css; charset=utf-8', svg: 'image/svg+xml'};
+const kTypes = {
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  svg: 'image/svg+xml',
+};
 // What the real server must send as well.
 export const kHeaders = {
-  'Content-Security-Policy': "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
+  'Content-Security-Policy':
+    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
     "object-src 'none'; require-trusted-types-for 'script'",
   'X-Content-Type-Options': 'nosniff',
   'Referrer-Policy': 'no-referrer',
@@ -27,8 +32,8 @@ export const kHeaders = {
 
 // → {url, close, model}; `options`: {port, upstream, model: 'EXPERTSxLAYERS', rate, range, key}.
 export async function startMock(options = {}) {
-  const name = options.upstream &&
-    (await (await fetch(new URL('/v1/models', options.upstream))).json()).data[0].id;
+  const name =
+    options.upstream && (await (await fetch(new URL('/v1/models', options.upstream))).json()).data[0].id;
   const model = new FakeModel({...options, name: name || undefined});
   const server = createServer((incoming, outgoing) => {
     answer(incoming, outgoing, model, options).catch((error) => {
@@ -58,8 +63,10 @@ async function answer(incoming, outgoing, model, options) {
   if (path === '/' || path.startsWith('/app/')) return file(outgoing, path);
   if (options.key && incoming.headers.authorization !== `Bearer ${options.key}`)
     return json(outgoing, 401, {error: {message: 'an API key is needed'}});
-  if (path.startsWith('/v1/')) return options.upstream ? proxy(incoming, outgoing, options, model)
-    : ownV1(incoming, outgoing, path, model);
+  if (path.startsWith('/v1/'))
+    return options.upstream
+      ? proxy(incoming, outgoing, options, model)
+      : ownV1(incoming, outgoing, path, model);
   if (path === '/wader/stats') return json(outgoing, 200, model.stats());
   if (path === '/wader/models') return json(outgoing, 200, model.models());
   if (path === '/wader/events') return events(outgoing, model);
@@ -92,7 +99,9 @@ function range(incoming, outgoing, model) {
 
 function events(outgoing, model) {
   outgoing.writeHead(200, {'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store'});
-  const stop = model.listen((event, data) => outgoing.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`));
+  const stop = model.listen((event, data) =>
+    outgoing.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`),
+  );
   outgoing.on('close', stop);
 }
 
@@ -101,22 +110,33 @@ function proxy(incoming, outgoing, options, model) {
   const chat = incoming.url.endsWith('/chat/completions');
   // The server behind answers its own pages only, so this page's origin stays here.
   const {host, origin, referer, ...headers} = incoming.headers;
-  const onward = request(new URL(incoming.url, options.upstream), {method: incoming.method, headers}, (back) => {
-    outgoing.writeHead(back.statusCode, back.headers);
-    const stop = chat ? model.answer() : () => {};
-    back.pipe(outgoing);
-    back.on('close', stop);
-  });
-  onward.on('error', () => outgoing.headersSent ? outgoing.destroy()
-    : json(outgoing, 502, {error: {message: 'the server behind does not answer'}}));
+  const onward = request(
+    new URL(incoming.url, options.upstream),
+    {method: incoming.method, headers},
+    (back) => {
+      outgoing.writeHead(back.statusCode, back.headers);
+      const stop = chat ? model.answer() : () => {};
+      back.pipe(outgoing);
+      back.on('close', stop);
+    },
+  );
+  onward.on('error', () =>
+    outgoing.headersSent
+      ? outgoing.destroy()
+      : json(outgoing, 502, {error: {message: 'the server behind does not answer'}}),
+  );
   outgoing.on('close', () => onward.destroy());
   incoming.pipe(onward);
 }
 
 async function ownV1(incoming, outgoing, path, model) {
   if (path === '/v1/models')
-    return json(outgoing, 200, {object: 'list', data: [{id: model.facts.id, object: 'model', context_length: 4096}]});
-  if (path !== '/v1/chat/completions') return json(outgoing, 404, {error: {message: `no such address: ${path}`}});
+    return json(outgoing, 200, {
+      object: 'list',
+      data: [{id: model.facts.id, object: 'model', context_length: 4096}],
+    });
+  if (path !== '/v1/chat/completions')
+    return json(outgoing, 404, {error: {message: `no such address: ${path}`}});
   let text = '';
   for await (const part of incoming) text += part;
   await fakeAnswer(JSON.parse(text), outgoing, model);
@@ -124,7 +144,8 @@ async function ownV1(incoming, outgoing, path, model) {
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const options = {port: 8090};
-  for (let i = 2; i < process.argv.length; i += 2) options[process.argv[i].replace(/^--/, '')] = process.argv[i + 1];
+  for (let i = 2; i < process.argv.length; i += 2)
+    options[process.argv[i].replace(/^--/, '')] = process.argv[i + 1];
   if (options.port) options.port = Number(options.port);
   const {url} = await startMock(options);
   console.log(`the dashboard is at ${url}`);

@@ -7,8 +7,13 @@ export function parseProgress(comment) {
   const prompt = /^prompt (\d+) % \((\d+) of (\d+) tokens\)(?:, about (\d+) s left)?$/.exec(comment);
   if (prompt) {
     const [done, total] = [Number(prompt[2]), Number(prompt[3])];
-    return {stage: 'prompt', done, total, share: total > 0 ? Math.min(1, done / total) : 0,
-            secondsLeft: prompt[4] === undefined ? null : Number(prompt[4])};
+    return {
+      stage: 'prompt',
+      done,
+      total,
+      share: total > 0 ? Math.min(1, done / total) : 0,
+      secondsLeft: prompt[4] === undefined ? null : Number(prompt[4]),
+    };
   }
   return comment === 'working' ? {stage: 'working'} : null;
 }
@@ -16,14 +21,14 @@ export function parseProgress(comment) {
 export class Answer {
   text = '';
   reasoning = '';
-  calls = [];           // tool calls, shown and not made
-  progress = null;      // until the first token
-  finish = null;        // 'stop', 'length', 'tool_calls'; null while it runs or when it broke
+  calls = []; // tool calls, shown and not made
+  progress = null; // until the first token
+  finish = null; // 'stop', 'length', 'tool_calls'; null while it runs or when it broke
   error = null;
   usage = null;
   timings = null;
-  firstTokenMs = null;  // since it was asked for
-  reasoningMs = null;   // from its first to the first of the answer's own text
+  firstTokenMs = null; // since it was asked for
+  reasoningMs = null; // from its first to the first of the answer's own text
   #askedMs;
 
   constructor(nowMs) {
@@ -76,7 +81,10 @@ export class Answer {
     const {queue_seconds: queue, prefill_seconds: prefill, decode_seconds: decode} = this.timings;
     const tokens = this.usage.completion_tokens;
     return {
-      queue, prefill, decode, tokens,
+      queue,
+      prefill,
+      decode,
+      tokens,
       promptTokens: this.usage.prompt_tokens,
       cachedTokens: this.usage.prompt_tokens_details?.cached_tokens ?? 0,
       reasoningTokens: this.usage.completion_tokens_details?.reasoning_tokens ?? 0,
@@ -91,7 +99,11 @@ export class Answer {
 
 // The parts of a waterfall: [{name, seconds, from, share}] of the whole.
 export function waterfall(figures) {
-  const parts = [['Queue', figures.queue], ['Prompt', figures.prefill], ['Answer', figures.decode]];
+  const parts = [
+    ['Queue', figures.queue],
+    ['Prompt', figures.prefill],
+    ['Answer', figures.decode],
+  ];
   const total = parts.reduce((sum, [, seconds]) => sum + (seconds || 0), 0);
   let from = 0;
   return parts.map(([name, seconds]) => {

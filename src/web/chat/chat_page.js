@@ -1,7 +1,7 @@
 // The Chat page: the conversations on the left, one of them in the middle, and the box to write in.
 import {h, icon, replace, setText} from '../lib/dom.js';
 import {count} from '../lib/format.js';
-import {append, lastId, newConversation, path, removeLeaf, showVariant} from './conversation.js';
+import {append, lastId, newConversation, path, showVariant} from './conversation.js';
 import {Composer} from './composer.js';
 import {Library, openStorage} from './library.js';
 import {MessageView} from './message_view.js';
@@ -27,8 +27,8 @@ class ChatPage {
   #storage;
   #library;
   #conversation;
-  #runs = new Map();    // conversation id → Run
-  #views = new Map();   // message id → MessageView, of the conversation that is shown
+  #runs = new Map(); // conversation id → Run
+  #views = new Map(); // message id → MessageView, of the conversation that is shown
   #atBottom = true;
 
   constructor(element, app) {
@@ -61,21 +61,49 @@ class ChatPage {
     });
     this.settings = new SettingsDialog((settings) => this.#setSettings(settings));
     this.thread = h('div', {class: 'thread', role: 'log', 'aria-label': 'Conversation', 'aria-live': 'off'});
-    this.scroller = h('div', {class: 'thread-scroll', tabindex: '-1', onscroll: () => this.#scrolled()}, this.thread);
-    this.toEnd = h('button', {
-      type: 'button', class: 'to-end icon-button', 'aria-label': 'To the newest message', hidden: true,
-      onclick: () => this.#scrollToEnd(true),
-    }, icon('M10 4v12M5 11l5 5 5-5'));
+    this.scroller = h(
+      'div',
+      {class: 'thread-scroll', tabindex: '-1', onscroll: () => this.#scrolled()},
+      this.thread,
+    );
+    this.toEnd = h(
+      'button',
+      {
+        type: 'button',
+        class: 'to-end icon-button',
+        'aria-label': 'To the newest message',
+        hidden: true,
+        onclick: () => this.#scrollToEnd(true),
+      },
+      icon('M10 4v12M5 11l5 5 5-5'),
+    );
     this.status = h('p', {class: 'visually-hidden', role: 'status'});
-    const title = h('button', {
-      type: 'button', class: 'button quiet small sidebar-open', onclick: () => this.sidebar.toggle(true),
-    }, icon('M3 5h14M3 10h14M3 15h9'), 'Conversations');
-    const fresh = h('button', {
-      type: 'button', class: 'button quiet small', onclick: () => this.#open(this.#fresh()),
-    }, icon('M10 4v12M4 10h12'), 'New');
-    replace(element, this.sidebar.element, h('div', {class: 'chat-main'},
-      h('div', {class: 'chat-top'}, title, fresh),
-      this.scroller, this.toEnd, this.composer.element, this.status), this.settings.element);
+    const title = h(
+      'button',
+      {type: 'button', class: 'button quiet small sidebar-open', onclick: () => this.sidebar.toggle(true)},
+      icon('M3 5h14M3 10h14M3 15h9'),
+      'Conversations',
+    );
+    const fresh = h(
+      'button',
+      {type: 'button', class: 'button quiet small', onclick: () => this.#open(this.#fresh())},
+      icon('M10 4v12M4 10h12'),
+      'New',
+    );
+    replace(
+      element,
+      this.sidebar.element,
+      h(
+        'div',
+        {class: 'chat-main'},
+        h('div', {class: 'chat-top'}, title, fresh),
+        this.scroller,
+        this.toEnd,
+        this.composer.element,
+        this.status,
+      ),
+      this.settings.element,
+    );
   }
 
   #fresh() {
@@ -162,7 +190,8 @@ class ChatPage {
     } else {
       this.thread.querySelector('.welcome')?.remove();
       [...views.values()].forEach((view, i) => {
-        if (this.thread.children[i] !== view.element) this.thread.insertBefore(view.element, this.thread.children[i]);
+        if (this.thread.children[i] !== view.element)
+          this.thread.insertBefore(view.element, this.thread.children[i]);
       });
     }
     this.composer.setRunning(Boolean(run));
@@ -171,10 +200,19 @@ class ChatPage {
   }
 
   #welcome() {
-    return h('div', {class: 'welcome'}, h('h2', {}, 'What shall we talk about?'),
+    return h(
+      'div',
+      {class: 'welcome'},
+      h('h2', {}, 'What shall we talk about?'),
       h('p', {class: 'muted'}, 'Everything stays on this machine.'),
-      h('div', {class: 'ideas'}, kIdeas.map((idea) =>
-        h('button', {type: 'button', class: 'idea', onclick: () => this.#send(idea)}, idea))));
+      h(
+        'div',
+        {class: 'ideas'},
+        kIdeas.map((idea) =>
+          h('button', {type: 'button', class: 'idea', onclick: () => this.#send(idea)}, idea),
+        ),
+      ),
+    );
   }
 
   #actions() {
@@ -233,20 +271,23 @@ class ChatPage {
   #ended(run) {
     this.#runs.delete(run.conversation.id);
     const {node, conversation} = run;
-    // Stopped before its first word: there is nothing to keep, unless it says why.
-    const empty = !node.text && !node.reasoning && !node.error && !node.calls;
-    if (empty && node.stopped) removeLeaf(conversation, node.id);
     if (this.#library.load(conversation.id) || conversation === this.#conversation) this.#keep(conversation);
     this.#showList();
     if (conversation === this.#conversation) this.#render();
-    setText(this.status, node.error ? `Failed: ${node.error}` : node.stopped ? 'Stopped.' : 'The answer is complete.');
+    setText(
+      this.status,
+      node.error ? `Failed: ${node.error}` : node.stopped ? 'Stopped.' : 'The answer is complete.',
+    );
   }
 
   #showContext() {
     const limit = this.#app.feed.facts?.model.context;
     const figures = path(this.#conversation ?? {children: {}}).findLast((node) => node.figures)?.figures;
-    this.composer.setContext(figures && limit
-      ? `${count(figures.promptTokens + figures.tokens)} of ${count(limit)} tokens of context` : '');
+    this.composer.setContext(
+      figures && limit
+        ? `${count(figures.promptTokens + figures.tokens)} of ${count(limit)} tokens of context`
+        : '',
+    );
   }
 
   #scrolled() {
@@ -262,4 +303,3 @@ class ChatPage {
     this.toEnd.hidden = true;
   }
 }
-

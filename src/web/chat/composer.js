@@ -12,15 +12,26 @@ export class Composer {
   constructor(callbacks) {
     this.#callbacks = callbacks;
     this.input = h('textarea', {
-      rows: '1', placeholder: 'Write a message', 'aria-label': 'Message', enterkeyhint: 'send',
-      oninput: () => this.#grow(), onkeydown: (event) => this.#key(event),
+      rows: '1',
+      placeholder: 'Write a message',
+      'aria-label': 'Message',
+      enterkeyhint: 'send',
+      oninput: () => this.#grow(),
+      onkeydown: (event) => this.#key(event),
     });
     this.button = h('button', {type: 'submit', class: 'send', 'aria-label': 'Send'}, icon(kSendIcon));
-    this.settings = h('button', {type: 'button', class: 'button quiet small', onclick: () => callbacks.settings()});
+    this.settings = h('button', {
+      type: 'button',
+      class: 'button quiet small',
+      onclick: () => callbacks.settings(),
+    });
     this.context = h('span', {class: 'context'});
-    this.element = h('form', {class: 'composer', onsubmit: (event) => this.#submit(event)},
+    this.element = h(
+      'form',
+      {class: 'composer', onsubmit: (event) => this.#submit(event)},
       h('div', {class: 'composer-box'}, this.input, this.button),
-      h('div', {class: 'composer-foot'}, this.settings, this.context));
+      h('div', {class: 'composer-foot'}, this.settings, this.context),
+    );
     this.#grow();
   }
 
@@ -39,8 +50,11 @@ export class Composer {
 
   setSettings(settings) {
     const changed = changedCount(settings);
-    replace(this.settings, icon('M3 6h7M14 6h3M3 14h3M10 14h7M12 4v4M8 12v4'),
-      changed > 0 ? `Settings · ${changed} changed` : 'Settings');
+    replace(
+      this.settings,
+      icon('M3 6h7M14 6h3M3 14h3M10 14h7M12 4v4M8 12v4'),
+      changed > 0 ? `Settings · ${changed} changed` : 'Settings',
+    );
   }
 
   setContext(text) {

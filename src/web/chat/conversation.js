@@ -53,20 +53,6 @@ export function showVariant(conversation, id, index) {
   conversation.chosen[parent] = Math.max(0, Math.min(index, count - 1));
 }
 
-// Takes an answer without a word back out of the tree, as if it had not been asked for.
-export function removeLeaf(conversation, id) {
-  const node = conversation.nodes[id];
-  if (!node || (conversation.children[id] ?? []).length > 0) return;
-  const siblings = conversation.children[node.parent];
-  siblings.splice(siblings.indexOf(id), 1);
-  conversation.chosen[node.parent] = Math.max(0, Math.min(conversation.chosen[node.parent], siblings.length - 1));
-  if (siblings.length === 0) {
-    delete conversation.children[node.parent];
-    delete conversation.chosen[node.parent];
-  }
-  delete conversation.nodes[id];
-}
-
 // What is sent: the system message and the branch above `parent`, itself included. Earlier reasoning is not:
 // the models' own templates drop it. An answer that came to nothing is left out with its failure.
 export function requestMessages(conversation, parent) {
@@ -86,8 +72,16 @@ export function titleOf(text) {
 // hand, must not break the page.
 export function checkConversation(value) {
   const object = (x) => x !== null && typeof x === 'object' && !Array.isArray(x);
-  if (!object(value) || typeof value.id !== 'string' || !object(value.nodes) || !object(value.children) ||
-      !object(value.chosen) || !object(value.settings) || !Number.isInteger(value.next)) return null;
+  if (
+    !object(value) ||
+    typeof value.id !== 'string' ||
+    !object(value.nodes) ||
+    !object(value.children) ||
+    !object(value.chosen) ||
+    !object(value.settings) ||
+    !Number.isInteger(value.next)
+  )
+    return null;
   if (!Number.isFinite(value.updated) || typeof value.title !== 'string') return null;
   for (const [id, node] of Object.entries(value.nodes)) {
     if (!object(node) || node.id !== id || typeof node.text !== 'string') return null;

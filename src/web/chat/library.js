@@ -4,7 +4,7 @@ import {checkConversation} from './conversation.js';
 
 const kPrefix = 'wader.chat.';
 export const kConversationsMax = 60;
-export const kCharactersMax = 3_000_000;  // browsers give a site about five million
+export const kCharactersMax = 3_000_000; // browsers give a site about five million
 
 export class Library {
   #storage;
@@ -15,7 +15,9 @@ export class Library {
 
   // [{id, title, updated}], newest first.
   list() {
-    return this.#ids().map((id) => this.load(id)).filter(Boolean)
+    return this.#ids()
+      .map((id) => this.load(id))
+      .filter(Boolean)
       .map(({id, title, updated}) => ({id, title, updated}))
       .sort((a, b) => b.updated - a.updated);
   }
@@ -34,7 +36,9 @@ export class Library {
     const text = JSON.stringify(conversation);
     const dropped = [];
     const dropOne = () => {
-      const oldest = this.list().filter(({id}) => id !== conversation.id).at(-1);
+      const oldest = this.list()
+        .filter(({id}) => id !== conversation.id)
+        .at(-1);
       if (!oldest) return false;
       this.remove(oldest.id);
       dropped.push(oldest.title);
@@ -71,7 +75,8 @@ export class Library {
   }
 
   #characters(exceptId) {
-    return this.#ids().filter((id) => id !== exceptId)
+    return this.#ids()
+      .filter((id) => id !== exceptId)
       .reduce((sum, id) => sum + (this.#storage.getItem(kPrefix + id)?.length ?? 0), 0);
   }
 }
@@ -88,7 +93,9 @@ export function openStorage() {
     return {
       lasting: false,
       storage: {
-        get length() { return map.size; },
+        get length() {
+          return map.size;
+        },
         key: (i) => [...map.keys()][i] ?? null,
         getItem: (key) => map.get(key) ?? null,
         setItem: (key, value) => map.set(key, String(value)),

@@ -5,7 +5,7 @@
 // Line breaks inside a paragraph are kept, as people expect of a chat (and of a poem).
 import {parseInline} from './markdown_inline.js';
 
-const kDepthMax = 12;  // of quotes and lists in each other; deeper is text
+const kDepthMax = 12; // of quotes and lists in each other; deeper is text
 const kFence = /^( {0,3})(`{3,}|~{3,})([^`]*)$/;
 const kHeading = /^ {0,3}(#{1,6})(?=[ \t]|$)/;
 const kRule = /^ {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$/;
@@ -42,8 +42,13 @@ function blockAt(lines, at, depth) {
   const fence = kFence.exec(line);
   if (fence) return codeAt(lines, at, fence);
   const heading = kHeading.exec(line);
-  if (heading)
-    return {type: 'heading', level: heading[1].length, children: parseInline(headingText(line)), lines: [at, at + 1]};
+  if (heading && headingText(line))
+    return {
+      type: 'heading',
+      level: heading[1].length,
+      children: parseInline(headingText(line)),
+      lines: [at, at + 1],
+    };
   if (kRule.test(line)) return {type: 'rule', lines: [at, at + 1]};
   if (depth < kDepthMax && kQuote.test(line)) return quoteAt(lines, at, depth);
   if (depth < kDepthMax && kItem.test(line)) return listAt(lines, at, depth);
@@ -66,8 +71,13 @@ function codeAt(lines, at, [, indent, marks, info]) {
   const strip = new RegExp(`^ {0,${indent.length}}`);
   const open = end >= lines.length;
   return {
-    type: 'code', open, language: info.trim().split(/\s+/)[0] ?? '',
-    text: lines.slice(at + 1, end).map((line) => line.replace(strip, '')).join('\n'),
+    type: 'code',
+    open,
+    language: info.trim().split(/\s+/)[0] ?? '',
+    text: lines
+      .slice(at + 1, end)
+      .map((line) => line.replace(strip, ''))
+      .join('\n'),
     lines: [at, open ? end : end + 1],
   };
 }
@@ -76,7 +86,8 @@ function codeAt(lines, at, [, indent, marks, info]) {
 // the middle of a sentence (CommonMark, 5.3).
 function interrupts(lines, at) {
   const line = lines[at];
-  if (!line.trim() || kFence.test(line) || kHeading.test(line) || kRule.test(line) || kQuote.test(line)) return true;
+  if (!line.trim() || kFence.test(line) || kHeading.test(line) || kRule.test(line) || kQuote.test(line))
+    return true;
   const item = kItem.exec(line);
   if (item && item[4] && (!/\d/.test(item[2]) || item[2].slice(0, -1) === '1')) return true;
   return tableStarts(lines, at);
@@ -85,7 +96,10 @@ function interrupts(lines, at) {
 function paragraphAt(lines, at) {
   let end = at + 1;
   while (end < lines.length && !interrupts(lines, end)) end++;
-  const text = lines.slice(at, end).map((line) => line.trimEnd()).join('\n');
+  const text = lines
+    .slice(at, end)
+    .map((line) => line.trimEnd())
+    .join('\n');
   return {type: 'paragraph', children: parseInline(text), lines: [at, end]};
 }
 
@@ -94,7 +108,8 @@ function quoteAt(lines, at, depth) {
   let end = at;
   for (; end < lines.length; end++) {
     if (kQuote.test(lines[end])) inside.push(lines[end].replace(kQuote, ''));
-    else if (inside.at(-1).trim() && !interrupts(lines, end)) inside.push(lines[end]);  // lazy
+    else if (inside.at(-1).trim() && !interrupts(lines, end))
+      inside.push(lines[end]); // lazy
     else break;
   }
   return {type: 'quote', blocks: parseBlocks(inside, depth + 1), lines: [at, end]};
@@ -127,7 +142,12 @@ function listAt(lines, at, depth) {
       else if (!blank && !interrupts(lines, end) && !kItem.test(line)) inside.push(line);
       else break;
     }
-    if (blank && end < lines.length && kItem.test(lines[end]) && bulletOf(kItem.exec(lines[end])) === bulletOf(first))
+    if (
+      blank &&
+      end < lines.length &&
+      kItem.test(lines[end]) &&
+      bulletOf(kItem.exec(lines[end])) === bulletOf(first)
+    )
       loose = true;
     while (inside.length > 1 && !inside.at(-1)) inside.pop();
     items.push(itemOf(inside, depth));
@@ -145,7 +165,8 @@ function itemOf(lines, depth) {
 
 function tableStarts(lines, at) {
   const next = lines[at + 1];
-  if (next === undefined || !lines[at].includes('|') || !next.includes('-') || !kDelimiterRow.test(next)) return false;
+  if (next === undefined || !lines[at].includes('|') || !next.includes('-') || !kDelimiterRow.test(next))
+    return false;
   return cellsOf(lines[at]).length === cellsOf(next).length;
 }
 
@@ -153,7 +174,11 @@ function tableStarts(lines, at) {
 function cellsOf(line) {
   const cells = [''];
   let ticks = false;
-  for (const part of line.trim().replace(/^\|/, '').replace(/([^\\]|^)\|$/, '$1').split(/(\\\||`|\|)/)) {
+  for (const part of line
+    .trim()
+    .replace(/^\|/, '')
+    .replace(/([^\\]|^)\|$/, '$1')
+    .split(/(\\\||`|\|)/)) {
     if (part === '|' && !ticks) {
       cells.push('');
       continue;
@@ -172,7 +197,11 @@ function tableAt(lines, at) {
   });
   const rows = [];
   let end = at + 2;
-  for (; end < lines.length && lines[end].trim() && (lines[end].includes('|') || !interrupts(lines, end)); end++) {
+  for (
+    ;
+    end < lines.length && lines[end].trim() && (lines[end].includes('|') || !interrupts(lines, end));
+    end++
+  ) {
     const cells = cellsOf(lines[end]);
     rows.push(head.map((_, i) => parseInline(cells[i] ?? '')));
   }
@@ -183,8 +212,8 @@ function tableAt(lines, at) {
 // last line may be half a line, which may have ended the block before it wrongly).
 export class MarkdownStream {
   #text = '';
-  #settled = [];     // blocks that no further text can change
-  #settledAt = 0;    // where in the text the others begin
+  #settled = []; // blocks that no further text can change
+  #settledAt = 0; // where in the text the others begin
   blocks = [];
 
   // Returns how many leading blocks are the same objects as before.

@@ -3,7 +3,7 @@
 // stays text too. Time is linear in the text but for nested brackets, which are bounded.
 
 const kUrlMax = 2048;
-const kDepthMax = 24;  // of emphasis in emphasis; deeper is text
+const kDepthMax = 24; // of emphasis in emphasis; deeper is text
 const kPunctuation = /[!-/:-@[-`{-~\p{P}\p{S}]/u;
 const kEscapable = /[!-/:-@[-`{-~]/;
 const kEntities = {amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0', '#39': "'"};
@@ -19,11 +19,12 @@ export function safeUrl(text) {
   }
 }
 
-// Characters that a terminal or a text's direction would obey instead of showing: made visible.
+// Characters that a terminal or a text's direction would obey instead of showing: made visible,
+// as ^[ for an escape and [U+202E] for an override, which every font can show.
 export function visible(text) {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, (c) =>
-    c === '\u007f' ? '\u2421' : String.fromCharCode(0x2400 + c.charCodeAt(0)))
-    .replace(/[\u202a-\u202e\u2066-\u2069]/g, (c) => `⟨U+${c.charCodeAt(0).toString(16).toUpperCase()}⟩`);
+  return text
+    .replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, (c) => `^${String.fromCharCode(c.charCodeAt(0) ^ 64)}`)
+    .replace(/[\u202a-\u202e\u2066-\u2069]/g, (c) => `[U+${c.charCodeAt(0).toString(16).toUpperCase()}]`);
 }
 
 // → [{type: 'text', text} | {type: 'code', text} | {type: 'strong'|'em'|'strike', children}
@@ -36,9 +37,9 @@ class InlineParser {
   constructor(source) {
     this.source = source;
     this.at = 0;
-    this.nodes = [];       // flat until emphasis is resolved
-    this.brackets = [];    // indices into nodes of open [ and ![
-    this.noCloser = new Map();  // length of a run of backticks → none follows
+    this.nodes = []; // flat until emphasis is resolved
+    this.brackets = []; // indices into nodes of open [ and ![
+    this.noCloser = new Map(); // length of a run of backticks → none follows
   }
 
   parse() {
@@ -118,7 +119,10 @@ class InlineParser {
     const right = !space(before) && (!mark(before) || space(after) || mark(after));
     const within = c === '_';
     this.nodes.push({
-      type: 'run', c, length: run, original: run,
+      type: 'run',
+      c,
+      length: run,
+      original: run,
       opens: left && (!within || !right || mark(before)) && (c !== '~' || run === 2),
       closes: right && (!within || !left || mark(after)) && (c !== '~' || run === 2),
     });
@@ -128,7 +132,7 @@ class InlineParser {
   open(length, image) {
     this.brackets.push({node: this.nodes.length, image, from: this.at});
     this.nodes.push({type: 'text', text: image ? '![' : '['});
-    this.nodes.push({type: 'text', text: ''});  // so that text does not run into the bracket
+    this.nodes.push({type: 'text', text: ''}); // so that text does not run into the bracket
     this.at += length;
   }
 
@@ -151,8 +155,10 @@ class InlineParser {
   target(from) {
     if (this.source[from] !== '(') return null;
     const text = this.source.slice(from, from + kUrlMax + 512);
-    const match = /^\(\s{0,8}(?:<([^<>\n]*)>|([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*))(?:\s{1,8}(?:"[^"]*"|'[^']*'))?\s{0,8}\)/
-      .exec(text);
+    const match =
+      /^\(\s{0,8}(?:<([^<>\n]*)>|([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*))(?:\s{1,8}(?:"[^"]*"|'[^']*'))?\s{0,8}\)/.exec(
+        text,
+      );
     const href = match ? safeUrl(match[1] ?? match[2]) : null;
     return href ? {href, end: from + match[0].length} : null;
   }
@@ -167,8 +173,10 @@ class InlineParser {
 
   bareUrl() {
     const before = this.source[this.at - 1] ?? ' ';
-    const match = !/[tT]/.test(this.source[this.at + 1] ?? '') || /\w/.test(before) || this.brackets.length > 0 ? null
-      : /^https?:\/\/[^\s<>"`\\]+/i.exec(this.source.slice(this.at, this.at + kUrlMax));
+    const match =
+      !/[tT]/.test(this.source[this.at + 1] ?? '') || /\w/.test(before) || this.brackets.length > 0
+        ? null
+        : /^https?:\/\/[^\s<>"`\\]+/i.exec(this.source.slice(this.at, this.at + kUrlMax));
     if (!match) return this.text(this.source[this.at]);
     let url = match[0].replace(/[.,:;!?'*_~\]]+$/, '');
     if (url.endsWith(')') && !url.includes('(')) url = url.replace(/\)+$/, '').replace(/[.,:;!?]+$/, '');
@@ -235,7 +243,9 @@ function depthOf(nodes, from) {
 
 function matches(opener, closer) {
   if (opener.type !== 'run' || opener.c !== closer.c || !opener.opens || opener.length === 0) return false;
-  const odd = (opener.closes || closer.opens) && (opener.original + closer.original) % 3 === 0 &&
+  const odd =
+    (opener.closes || closer.opens) &&
+    (opener.original + closer.original) % 3 === 0 &&
     (opener.original % 3 !== 0 || closer.original % 3 !== 0);
   return !odd;
 }
@@ -253,6 +263,7 @@ function clean(nodes) {
 }
 
 function plainText(nodes) {
-  return nodes.map((node) => node.text ?? (node.c ? node.c.repeat(node.length) : plainText(node.children ?? [])))
+  return nodes
+    .map((node) => node.text ?? (node.c ? node.c.repeat(node.length) : plainText(node.children ?? [])))
     .join('');
 }

@@ -8,12 +8,11 @@ import {copyText, MarkdownView} from './markdown_dom.js';
 import {visible} from './markdown_inline.js';
 
 const kIcons = {
-  copy: 'M7 7V4h9v9h-3M4 7h9v9H4z', edit: 'M4 16l1-4 8-8 3 3-8 8zM11.5 5.5l3 3', again: 'M16 10a6 6 0 1 1-2-4.5M16 3v3.5h-3.5',
+  copy: 'M7 7V4h9v9h-3M4 7h9v9H4z',
+  edit: 'M4 16l1-4 8-8 3 3-8 8zM11.5 5.5l3 3',
+  again: 'M16 10a6 6 0 1 1-2-4.5M16 3v3.5h-3.5',
 };
-const kEnds = {
-  length: 'The answer reached its longest length, or the context’s end.',
-  stopped: 'Stopped.',
-};
+const kEnds = {length: 'The answer reached its longest length, or the context’s end.', stopped: 'Stopped.'};
 
 export class MessageView {
   #actions;
@@ -42,7 +41,15 @@ export class MessageView {
       this.view = new MarkdownView(this.body, new MarkdownStream());
       this.progress = h('div', {class: 'message-progress', hidden: true});
       this.calls = h('div', {class: 'message-calls'});
-      this.element.append(this.thought, this.progress, this.body, this.calls, this.note, this.foot, this.figures);
+      this.element.append(
+        this.thought,
+        this.progress,
+        this.body,
+        this.calls,
+        this.note,
+        this.foot,
+        this.figures,
+      );
     }
   }
 
@@ -92,47 +99,94 @@ export class MessageView {
       const left = progress.secondsLeft === null ? '' : `, about ${seconds(progress.secondsLeft)} left`;
       const bar = h('span');
       bar.style.width = `${progress.share * 100}%`;
-      replace(this.progress,
-        h('span', {}, `Reading the prompt: ${count(progress.done)} of ${count(progress.total)} tokens${left}`),
-        h('div', {
-          class: 'progress', role: 'progressbar', 'aria-label': 'Prompt', 'aria-valuemin': '0', 'aria-valuemax': '100',
-          'aria-valuenow': Math.round(progress.share * 100),
-        }, bar));
+      replace(
+        this.progress,
+        h(
+          'span',
+          {},
+          `Reading the prompt: ${count(progress.done)} of ${count(progress.total)} tokens${left}`,
+        ),
+        h(
+          'div',
+          {
+            class: 'progress',
+            role: 'progressbar',
+            'aria-label': 'Prompt',
+            'aria-valuemin': '0',
+            'aria-valuemax': '100',
+            'aria-valuenow': Math.round(progress.share * 100),
+          },
+          bar,
+        ),
+      );
       return;
     }
-    const text = progress?.stage !== 'queued' ? 'Working' : progress.before === 0 ? 'Next in the queue'
-      : `In the queue: ${progress.before} before this`;
+    const text =
+      progress?.stage !== 'queued'
+        ? 'Working'
+        : progress.before === 0
+          ? 'Next in the queue'
+          : `In the queue: ${progress.before} before this`;
     if (this.progress.textContent !== text) replace(this.progress, h('span', {class: 'pulse'}, text));
   }
 
   #showEnd(answer) {
     const {node} = this;
-    const text = answer ? '' : node.error ?? kEnds[node.stopped ? 'stopped' : node.finish] ?? '';
+    const text = answer ? '' : (node.error ?? kEnds[node.stopped ? 'stopped' : node.finish] ?? '');
     this.note.hidden = !text;
     this.note.classList.toggle('error', Boolean(node.error));
     setText(this.note, text);
   }
 
   #showCalls() {
-    replace(this.calls, this.node.calls.filter(Boolean).map((call) =>
-      h('figure', {class: 'code'}, h('figcaption', {}, h('span', {class: 'language'}, `Call of ${visible(call.name)}`)),
-        h('pre', {tabindex: '0'}, h('code', {}, visible(call.arguments))))));
+    replace(
+      this.calls,
+      this.node.calls
+        .filter(Boolean)
+        .map((call) =>
+          h(
+            'figure',
+            {class: 'code'},
+            h('figcaption', {}, h('span', {class: 'language'}, `Call of ${visible(call.name)}`)),
+            h('pre', {tabindex: '0'}, h('code', {}, visible(call.arguments))),
+          ),
+        ),
+    );
   }
 
   #footItems(index, total) {
     const {node} = this;
     const button = (name, path, onclick) =>
-      h('button', {type: 'button', class: 'icon-button', 'aria-label': name, title: name, onclick}, icon(path));
-    const step = (name, sign, to, possible) => h('button', {
-      type: 'button', class: 'icon-button step', 'aria-label': name, title: name, disabled: !possible,
-      onclick: () => this.#actions.variant(node, to),
-    }, sign);
+      h(
+        'button',
+        {type: 'button', class: 'icon-button', 'aria-label': name, title: name, onclick},
+        icon(path),
+      );
+    const step = (name, sign, to, possible) =>
+      h(
+        'button',
+        {
+          type: 'button',
+          class: 'icon-button step',
+          'aria-label': name,
+          title: name,
+          disabled: !possible,
+          onclick: () => this.#actions.variant(node, to),
+        },
+        sign,
+      );
     return [
-      total > 1 && h('span', {class: 'variants', role: 'group', 'aria-label': 'Variants'},
-        step('Previous variant', '‹', index - 1, index > 0), `${index + 1}/${total}`,
-        step('Next variant', '›', index + 1, index < total - 1)),
+      total > 1 &&
+        h(
+          'span',
+          {class: 'variants', role: 'group', 'aria-label': 'Variants'},
+          step('Previous variant', '‹', index - 1, index > 0),
+          `${index + 1}/${total}`,
+          step('Next variant', '›', index + 1, index < total - 1),
+        ),
       button('Copy', kIcons.copy, (event) => this.#copy(event.currentTarget)),
-      node.role === 'user' ? button('Edit', kIcons.edit, () => this.#edit())
+      node.role === 'user'
+        ? button('Edit', kIcons.edit, () => this.#edit())
         : button('Regenerate', kIcons.again, () => this.#actions.regenerate(node)),
     ];
   }
@@ -144,7 +198,10 @@ export class MessageView {
   }
 
   #edit() {
-    const input = h('textarea', {'aria-label': 'Edited message', rows: Math.min(12, this.node.text.split('\n').length + 1)});
+    const input = h('textarea', {
+      'aria-label': 'Edited message',
+      rows: Math.min(12, this.node.text.split('\n').length + 1),
+    });
     input.value = this.node.text;
     const end = () => {
       this.#editing = false;
@@ -172,9 +229,16 @@ export class MessageView {
     this.#editing = true;
     this.element.classList.add('editing');
     replace(this.foot);
-    replace(this.body, input, h('div', {class: 'dialog-actions'},
-      h('button', {type: 'button', class: 'button small', onclick: cancel}, 'Cancel'),
-      h('button', {type: 'button', class: 'button small primary', onclick: send}, 'Send as a new branch')));
+    replace(
+      this.body,
+      input,
+      h(
+        'div',
+        {class: 'dialog-actions'},
+        h('button', {type: 'button', class: 'button small', onclick: cancel}, 'Cancel'),
+        h('button', {type: 'button', class: 'button small primary', onclick: send}, 'Send as a new branch'),
+      ),
+    );
     input.focus();
   }
 }

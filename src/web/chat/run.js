@@ -26,7 +26,9 @@ export class Run {
   async start() {
     try {
       await readEvents('v1/chat/completions', {
-        method: 'POST', signal: this.#abort.signal, body: await this.#body(),
+        method: 'POST',
+        signal: this.#abort.signal,
+        body: await this.#body(),
         take: (event) => {
           this.answer.take(event, performance.now());
           this.#changed();
@@ -43,11 +45,14 @@ export class Run {
 
   async #body() {
     const {conversation, node} = this;
-    const model = this.#callbacks.model ??
-      (await getJson('v1/models', {signal: this.#abort.signal})).data[0]?.id;
+    const model =
+      this.#callbacks.model ?? (await getJson('v1/models', {signal: this.#abort.signal})).data[0]?.id;
     return {
-      model, stream: true, stream_options: {include_usage: true},
-      messages: requestMessages(conversation, node.parent), ...requestParameters(conversation.settings),
+      model,
+      stream: true,
+      stream_options: {include_usage: true},
+      messages: requestMessages(conversation, node.parent),
+      ...requestParameters(conversation.settings),
     };
   }
 

@@ -9,26 +9,51 @@ export class SettingsDialog {
   constructor(save) {
     this.#save = save;
     this.system = h('textarea', {rows: '3', maxlength: '20000', placeholder: 'None'});
-    this.effort = h('select', {}, kEfforts.map(([value, label]) => h('option', {value}, label)));
+    this.effort = h(
+      'select',
+      {},
+      kEfforts.map(([value, label]) => h('option', {value}, label)),
+    );
     this.error = h('p', {class: 'form-error', role: 'alert'});
     for (const field of kFields)
-      this.#inputs.set(field.name, h('input', {
-        type: 'text', inputmode: 'decimal', placeholder: 'Model’s default', autocomplete: 'off', maxlength: '20',
-      }));
+      this.#inputs.set(
+        field.name,
+        h('input', {
+          type: 'text',
+          inputmode: 'decimal',
+          placeholder: 'Model’s default',
+          autocomplete: 'off',
+          maxlength: '20',
+        }),
+      );
     const fields = kFields.map((field) =>
-      h('label', {class: 'field'}, field.label, this.#inputs.get(field.name), h('small', {}, field.help)));
-    this.element = h('dialog', {class: 'dialog settings', 'aria-labelledby': 'settings-title'},
-      h('form', {method: 'dialog', onsubmit: (event) => this.#submit(event)},
+      h('label', {class: 'field'}, field.label, this.#inputs.get(field.name), h('small', {}, field.help)),
+    );
+    this.element = h(
+      'dialog',
+      {class: 'dialog settings', 'aria-labelledby': 'settings-title'},
+      h(
+        'form',
+        {method: 'dialog', onsubmit: (event) => this.#submit(event)},
         h('h2', {id: 'settings-title'}, 'Settings of this conversation'),
         h('label', {class: 'field'}, 'System message', this.system),
         h('label', {class: 'field'}, 'Reasoning', this.effort),
         h('div', {class: 'field-grid'}, fields),
         this.error,
-        h('div', {class: 'dialog-actions'},
-          h('button', {type: 'button', class: 'button quiet', onclick: () => this.#fill({})}, 'Model’s defaults'),
+        h(
+          'div',
+          {class: 'dialog-actions'},
+          h(
+            'button',
+            {type: 'button', class: 'button quiet', onclick: () => this.#fill({})},
+            'Model’s defaults',
+          ),
           h('span', {class: 'spring'}),
           h('button', {type: 'button', class: 'button', onclick: () => this.element.close()}, 'Cancel'),
-          h('button', {type: 'submit', class: 'button primary'}, 'Save'))));
+          h('button', {type: 'submit', class: 'button primary'}, 'Save'),
+        ),
+      ),
+    );
   }
 
   open(settings) {

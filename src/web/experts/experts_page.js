@@ -19,17 +19,23 @@ class ExpertsPage {
   #shape = null;
   #heat = null;
   #figures = null;
-  #replay = null;        // null while live
-  #topics = new Map();   // cell → topic's name
+  #replay = null; // null while live
+  #topics = new Map(); // cell → topic's name
   #cursor = null;
   #figuresTimer = 0;
 
   constructor(element, app) {
     this.#app = app;
-    this.view = new GridView({tick: (seconds) => this.#tick(seconds), pick: (cell, keys) => this.#pick(cell, keys)});
+    this.view = new GridView({
+      tick: (seconds) => this.#tick(seconds),
+      pick: (cell, keys) => this.#pick(cell, keys),
+    });
     this.player = new Player({
-      live: () => this.#live(), pause: () => this.#pause(), play: () => this.#play(),
-      seek: (position) => this.#seek(position), speed: (rate) => this.#replay && (this.#replay.tokensPerSecond = rate),
+      live: () => this.#live(),
+      pause: () => this.#pause(),
+      play: () => this.#play(),
+      seek: (position) => this.#seek(position),
+      speed: (rate) => this.#replay && (this.#replay.tokensPerSecond = rate),
     });
     this.#build(element);
     app.feed.on('hello', () => this.#begin());
@@ -57,25 +63,60 @@ class ExpertsPage {
   }
 
   #build(element) {
-    const legend = [['resident', 'in memory'], ['absent', 'on disk'], ['heat', 'chosen'], ['disk', 'chosen, read from disk']];
+    const legend = [
+      ['resident', 'in memory'],
+      ['absent', 'on disk'],
+      ['heat', 'chosen'],
+      ['disk', 'chosen, read from disk'],
+    ];
     this.title = h('p', {class: 'muted'});
     this.notice = h('p', {class: 'notice', hidden: true});
     this.cell = h('dl', {class: 'figures'});
-    this.toRange = h('button', {type: 'button', class: 'button small', disabled: true, onclick: () => this.#showInRange()}, 'Show in Range');
+    this.toRange = h(
+      'button',
+      {type: 'button', class: 'button small', disabled: true, onclick: () => this.#showInRange()},
+      'Show in Range',
+    );
     this.readout = h('p', {class: 'visually-hidden', role: 'status'});
     this.numbers = h('dl', {class: 'figures'});
-    this.body = h('div', {class: 'experts-body'},
-      h('div', {class: 'panel grid-panel'},
-        h('div', {class: 'grid-head'}, h('div', {}, h('h2', {}, 'Experts'), this.title),
-          h('ul', {class: 'legend-line'}, legend.map(([name, label]) =>
-            h('li', {}, h('i', {class: `swatch shade-${name}`}), label)))),
-        h('p', {class: 'visually-hidden', id: 'grid-help'},
-          'Arrow keys move from cell to cell, Page Up and Page Down by sixteen experts, Home and End to the first and last layer.'),
+    this.body = h(
+      'div',
+      {class: 'experts-body'},
+      h(
+        'div',
+        {class: 'panel grid-panel'},
+        h(
+          'div',
+          {class: 'grid-head'},
+          h('div', {}, h('h2', {}, 'Experts'), this.title),
+          h(
+            'ul',
+            {class: 'legend-line'},
+            legend.map(([name, label]) => h('li', {}, h('i', {class: `swatch shade-${name}`}), label)),
+          ),
+        ),
+        h(
+          'p',
+          {class: 'visually-hidden', id: 'grid-help'},
+          'Arrow keys move from cell to cell, Page Up and Page Down by sixteen experts, Home and End to the first and last layer.',
+        ),
         h('p', {class: 'strip-label muted'}, 'Found in memory, by layer'),
-        this.view.stage, this.player.element),
-      h('div', {class: 'experts-side'},
-        h('section', {class: 'panel'}, h('h2', {}, 'Expert'), this.cell, h('div', {class: 'panel-actions'}, this.toRange)),
-        h('section', {class: 'panel'}, h('h2', {}, 'Routing'), this.numbers)));
+        this.view.stage,
+        this.player.element,
+      ),
+      h(
+        'div',
+        {class: 'experts-side'},
+        h(
+          'section',
+          {class: 'panel'},
+          h('h2', {}, 'Expert'),
+          this.cell,
+          h('div', {class: 'panel-actions'}, this.toRange),
+        ),
+        h('section', {class: 'panel'}, h('h2', {}, 'Routing'), this.numbers),
+      ),
+    );
     replace(element, h('div', {class: 'page-inner'}, this.body, this.notice), this.readout);
     this.#showCell();
     this.#showFigures();
@@ -85,12 +126,15 @@ class ExpertsPage {
   #begin() {
     const {shape} = this.#app.recorder;
     if (!shape || shape === this.#shape) return;
-    const again = this.#shape && shape.cells === this.#shape.cells;
     this.#shape = shape;
-    this.#heat = again ? this.#heat : new Heat(shape.cells);
+    this.#heat = new Heat(shape.cells);
+    this.#topics.clear();
     this.#figures = new RoutingFigures(shape);
     this.#replay = null;
-    setText(this.title, `${count(shape.layers)} layers × ${count(shape.experts)} experts, ${shape.chosen} chosen for each token`);
+    setText(
+      this.title,
+      `${count(shape.layers)} layers × ${count(shape.experts)} experts, ${shape.chosen} chosen for each token`,
+    );
     this.view.setModel(shape, this.#heat, this.#figures);
     this.player.show(null, this.#app.recorder.last() !== null);
     this.#pick(null, false);
@@ -98,11 +142,12 @@ class ExpertsPage {
   }
 
   #showNotice() {
-    const text = {
-      offline: 'The server does not answer. The grid comes back with it.',
-      denied: 'This server wants a key: the key button is at the top right.',
-      absent: 'This server has no live view.',
-    }[this.#app.feed.state] ?? (this.#shape ? '' : 'Waiting for the server…');
+    const text =
+      {
+        offline: 'The server does not answer. The grid comes back with it.',
+        denied: 'This server wants a key: the key button is at the top right.',
+        absent: 'This server has no live view.',
+      }[this.#app.feed.state] ?? (this.#shape ? '' : 'Waiting for the server…');
     this.notice.hidden = !text;
     setText(this.notice, text);
     this.body.classList.toggle('without-model', !this.#shape);
@@ -121,7 +166,8 @@ class ExpertsPage {
     this.#figures.take(pass);
     const {layers, chosen, experts} = this.#shape;
     for (let layer = 0; layer < layers; layer++)
-      for (let i = layer * chosen; i < (layer + 1) * chosen; i++) this.#heat.counts[layer * experts + pass.ids[i]]++;
+      for (let i = layer * chosen; i < (layer + 1) * chosen; i++)
+        this.#heat.counts[layer * experts + pass.ids[i]]++;
     if (this.#replay) return;
     this.#light(pass, 1);
     this.player.show(null, true);
@@ -197,8 +243,14 @@ class ExpertsPage {
     this.#cursor = cell;
     this.#showCell();
     if (!byKeyboard || !cell) return;
-    setText(this.readout, `Layer ${this.#shape.layerNumbers[cell.layer]}, expert ${cell.expert}, ` +
-      [...this.cell.querySelectorAll('dd')].slice(2).map((node) => node.textContent).join(', '));
+    setText(
+      this.readout,
+      `Layer ${this.#shape.layerNumbers[cell.layer]}, expert ${cell.expert}, ` +
+        [...this.cell.querySelectorAll('dd')]
+          .slice(2)
+          .map((node) => node.textContent)
+          .join(', '),
+    );
   }
 
   #showCell() {
@@ -209,9 +261,15 @@ class ExpertsPage {
       ['Expert', cell ? String(cell.expert) : '–'],
       ['Chosen here', cell ? `${count(this.#heat.counts[at])} times` : '–'],
       ['Weights', cell ? (this.#heat.resident[at] ? 'in memory' : 'on disk') : '–'],
-      ['Topic', cell ? this.#topics.get(at) ?? (this.#app.rangeMap ? 'none credited' : 'no range map') : '–'],
+      [
+        'Topic',
+        cell ? (this.#topics.get(at) ?? (this.#app.rangeMap ? 'none credited' : 'no range map')) : '–',
+      ],
     ];
-    replace(this.cell, rows.map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
+    replace(
+      this.cell,
+      rows.map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]),
+    );
     this.toRange.disabled = !cell || !this.#app.rangeMap;
   }
 
@@ -219,16 +277,32 @@ class ExpertsPage {
     const figures = this.#figures;
     const hits = figures ? [...figures.hits].filter((share) => !Number.isNaN(share)) : [];
     const rows = [
-      ['Found in memory', percent(hits.reduce((sum, share) => sum + share, 0) / hits.length),
-       'Moving mean of the last passes, over all layers'],
-      ['Same as token before', percent(figures?.token), 'Of a token’s experts, those that the token before had chosen as well'],
-      ['Same number in next layer', percent(figures?.layer), 'Of a layer’s experts, those whose number the next layer chose as well'],
+      [
+        'Found in memory',
+        percent(hits.reduce((sum, share) => sum + share, 0) / hits.length),
+        'Moving mean of the last passes, over all layers',
+      ],
+      [
+        'Same as token before',
+        percent(figures?.token),
+        'Of a token’s experts, those that the token before had chosen as well',
+      ],
+      [
+        'Same number in next layer',
+        percent(figures?.layer),
+        'Of a layer’s experts, those whose number the next layer chose as well',
+      ],
       ['Either by chance', percent(figures?.chance), 'What an even-handed router would show'],
       ['Passes seen', count(this.#app.recorder.total), 'Since this page looks'],
-      ['Frames lost', count(this.#app.feed.lost), 'Frames that the server left out because this page was slow'],
+      [
+        'Frames lost',
+        count(this.#app.feed.lost),
+        'Frames that the server left out because this page was slow',
+      ],
     ];
     const nodes = rows.map(([name, value, title]) => [h('dt', {title}, name), h('dd', {}, value)]);
-    if (this.numbers.textContent !== rows.map(([name, value]) => name + value).join('')) replace(this.numbers, nodes);
+    if (this.numbers.textContent !== rows.map(([name, value]) => name + value).join(''))
+      replace(this.numbers, nodes);
     if (this.#cursor && !this.#replay) this.#showCell();
   }
 
@@ -238,7 +312,8 @@ class ExpertsPage {
     this.#topics.clear();
     const rowOf = new Map(this.#shape.layerNumbers.map((number, row) => [number, row]));
     for (const {layer, expert, topic} of map.experts)
-      if (topic !== null && rowOf.has(layer)) this.#topics.set(rowOf.get(layer) * this.#shape.experts + expert, map.topics[topic]);
+      if (topic !== null && rowOf.has(layer))
+        this.#topics.set(rowOf.get(layer) * this.#shape.experts + expert, map.topics[topic]);
     this.#showCell();
   }
 

@@ -5,7 +5,7 @@ const kWindowMs = 1000;
 
 export class FrameMeter {
   fps = NaN;
-  paintMs = NaN;       // mean of the last window
+  paintMs = NaN; // mean of the last window
   frames = 0;
   #windowFrom = NaN;
   #windowFrames = 0;

@@ -1,8 +1,8 @@
 // Where the cells of the grid lie, in device pixels: layers across, experts down. A layer of very many experts
 // is folded into bands side by side, so that a cell stays large enough to see and to point at. Pure.
 
-const kCellMin = 5;          // below this a layer is folded, if that helps
-const kPitchMax = 180;       // of a layer, in CSS pixels
+const kCellMin = 5; // below this a layer is folded, if that helps
+const kPitchMax = 180; // of a layer, in CSS pixels
 const kBands = [1, 2, 4, 8, 16];
 
 // `ratio`: device pixels a CSS pixel. Returns {layers, experts, bands, rows, cellWidth, cellHeight, gap, pitch,
@@ -10,14 +10,18 @@ const kBands = [1, 2, 4, 8, 16];
 export function layoutGrid({layers, experts}, cssWidth, cssHeight, ratio) {
   const width = Math.floor(cssWidth * ratio);
   const height = Math.floor(cssHeight * ratio);
-  const gap = (pitch) => (pitch >= 12 * ratio ? Math.max(2, Math.round(3 * ratio)) : pitch >= 4 * ratio ? Math.round(ratio) : 0);
+  const gap = (pitch) =>
+    pitch >= 12 * ratio ? Math.max(2, Math.round(3 * ratio)) : pitch >= 4 * ratio ? Math.round(ratio) : 0;
   let best = null;
   for (const bands of kBands) {
     if (bands > experts) break;
     const rows = Math.ceil(experts / bands);
     const pitch = Math.min(Math.floor(width / layers), Math.round(kPitchMax * ratio));
     const cellWidth = Math.max(1, Math.floor((pitch - gap(pitch)) / bands));
-    const cellHeight = Math.max(Math.round(2 * ratio), Math.min(Math.floor(height / rows), Math.round(26 * ratio)));
+    const cellHeight = Math.max(
+      Math.round(2 * ratio),
+      Math.min(Math.floor(height / rows), Math.round(26 * ratio)),
+    );
     const size = Math.min(cellWidth, cellHeight) / ratio;
     const candidate = {bands, rows, cellWidth, cellHeight, gap: gap(pitch), size};
     if (!best || candidate.size > best.size * 1.15) best = candidate;
@@ -25,15 +29,32 @@ export function layoutGrid({layers, experts}, cssWidth, cssHeight, ratio) {
   }
   const {bands, rows, cellWidth, cellHeight} = best;
   // Where there are gaps, they take up what is left of the width.
-  const pitch = best.gap > 0 ? Math.min((width + best.gap) / layers, bands * cellWidth + 2 * best.gap) : bands * cellWidth;
-  return {layers, experts, bands, rows, cellWidth, cellHeight, gap: best.gap, pitch, ratio,
-          width: Math.max(1, Math.round((layers - 1) * pitch) + bands * cellWidth), height: Math.max(1, rows * cellHeight)};
+  const pitch =
+    best.gap > 0
+      ? Math.min((width + best.gap) / layers, bands * cellWidth + 2 * best.gap)
+      : bands * cellWidth;
+  return {
+    layers,
+    experts,
+    bands,
+    rows,
+    cellWidth,
+    cellHeight,
+    gap: best.gap,
+    pitch,
+    ratio,
+    width: Math.max(1, Math.round((layers - 1) * pitch) + bands * cellWidth),
+    height: Math.max(1, rows * cellHeight),
+  };
 }
 
 // The upper left corner of a cell.
 export function cellCorner(grid, layer, expert) {
   const band = Math.floor(expert / grid.rows);
-  return {x: Math.round(layer * grid.pitch) + band * grid.cellWidth, y: (expert - band * grid.rows) * grid.cellHeight};
+  return {
+    x: Math.round(layer * grid.pitch) + band * grid.cellWidth,
+    y: (expert - band * grid.rows) * grid.cellHeight,
+  };
 }
 
 // The cell under a point in device pixels, or null between cells.
@@ -42,7 +63,13 @@ export function cellAt(grid, x, y) {
   const band = Math.floor((x - Math.round(layer * grid.pitch)) / grid.cellWidth);
   const row = Math.floor(y / grid.cellHeight);
   const expert = band * grid.rows + row;
-  const inside = layer >= 0 && layer < grid.layers && band >= 0 && band < grid.bands && row >= 0 && row < grid.rows &&
+  const inside =
+    layer >= 0 &&
+    layer < grid.layers &&
+    band >= 0 &&
+    band < grid.bands &&
+    row >= 0 &&
+    row < grid.rows &&
     expert < grid.experts;
   return inside ? {layer, expert} : null;
 }
@@ -51,7 +78,7 @@ export function cellAt(grid, x, y) {
 export class Raster {
   constructor(grid, pixels, ground) {
     this.grid = grid;
-    this.pixels = pixels;   // Uint32Array(width × height)
+    this.pixels = pixels; // Uint32Array(width × height)
     pixels.fill(ground);
     const line = Math.max(1, Math.round(grid.ratio));
     this.inkWidth = grid.cellWidth >= 4 * grid.ratio ? grid.cellWidth - line : grid.cellWidth;

@@ -6,11 +6,11 @@ import {FrameMeter} from './frame_meter.js';
 import {cellAt, cellCorner, layoutGrid, Raster} from './grid_geometry.js';
 import {paletteOf} from './heat.js';
 
-const kStripHeight = 44;           // the hit rates above the grid, with the layers' numbers
-const kStagePadding = 3;           // as in experts.css: room for the cursor's frame
-const kStripMs = 200;              // its bars move slowly, and its numbers are text
-const kCalmSeconds = 0.25;         // steps of those who asked for less motion
-const kFrameSecondsMax = 0.1;      // after a pause time does not jump
+const kStripHeight = 44; // the hit rates above the grid, with the layers' numbers
+const kStagePadding = 3; // as in experts.css: room for the cursor's frame
+const kStripMs = 200; // its bars move slowly, and its numbers are text
+const kCalmSeconds = 0.25; // steps of those who asked for less motion
+const kFrameSecondsMax = 0.1; // after a pause time does not jump
 
 export class GridView {
   meter = new FrameMeter();
@@ -32,16 +32,27 @@ export class GridView {
     this.#tick = tick;
     this.#pick = pick;
     this.canvas = h('canvas', {
-      class: 'grid-canvas', tabindex: '0', role: 'application', 'aria-roledescription': 'grid of experts',
-      'aria-describedby': 'grid-help', 'aria-label': 'Experts: layers across, experts down',
+      class: 'grid-canvas',
+      tabindex: '0',
+      role: 'application',
+      'aria-roledescription': 'grid of experts',
+      'aria-describedby': 'grid-help',
+      'aria-label': 'Experts: layers across, experts down',
       onkeydown: (event) => this.#key(event),
-      onpointermove: (event) => this.#point(event), onpointerdown: (event) => this.#point(event),
-      onpointerleave: () => this.#leave(), onblur: () => this.#leave(),
+      onpointermove: (event) => this.#point(event),
+      onpointerdown: (event) => this.#point(event),
+      onpointerleave: () => this.#leave(),
+      onblur: () => this.#leave(),
     });
     this.strip = h('canvas', {class: 'grid-strip', role: 'img', 'aria-label': 'Hit rate of each layer'});
     this.mark = h('div', {class: 'grid-mark', hidden: true});
     this.tip = h('div', {class: 'grid-tip', hidden: true});
-    this.stage = h('div', {class: 'grid-stage'}, this.strip, h('div', {class: 'grid-cells'}, this.canvas, this.mark, this.tip));
+    this.stage = h(
+      'div',
+      {class: 'grid-stage'},
+      this.strip,
+      h('div', {class: 'grid-cells'}, this.canvas, this.mark, this.tip),
+    );
     // Only written to pixel by pixel: kept in memory, it is not sent through the GPU and back each frame.
     this.context = this.canvas.getContext('2d', {alpha: false, willReadFrequently: true});
     new ResizeObserver(() => this.layout()).observe(this.stage);
@@ -84,7 +95,17 @@ export class GridView {
     this.canvas.height = grid.height;
     this.canvas.style.width = `${grid.width / ratio}px`;
     this.canvas.style.height = `${grid.height / ratio}px`;
-    this.colours = colours(['absent', 'resident', 'heat', 'disk', 'grid-bg', 'muted', 'line', 'accent', 'danger']);
+    this.colours = colours([
+      'absent',
+      'resident',
+      'heat',
+      'disk',
+      'grid-bg',
+      'muted',
+      'line',
+      'accent',
+      'danger',
+    ]);
     this.palette = paletteOf(this.colours);
     this.image = this.context.createImageData(grid.width, grid.height);
     const [red, green, blue] = this.colours['grid-bg'];
@@ -210,8 +231,13 @@ export class GridView {
   #point(event) {
     if (!this.grid) return;
     const box = this.canvas.getBoundingClientRect();
-    const cell = cellAt(this.grid, (event.clientX - box.left) * this.grid.ratio, (event.clientY - box.top) * this.grid.ratio);
-    if (cell && (cell.layer !== this.#cursor?.layer || cell.expert !== this.#cursor?.expert)) this.select(cell, false);
+    const cell = cellAt(
+      this.grid,
+      (event.clientX - box.left) * this.grid.ratio,
+      (event.clientY - box.top) * this.grid.ratio,
+    );
+    if (cell && (cell.layer !== this.#cursor?.layer || cell.expert !== this.#cursor?.expert))
+      this.select(cell, false);
   }
 
   #leave() {
@@ -223,8 +249,14 @@ export class GridView {
     const {layers, experts} = this.#shape;
     const {layer, expert} = this.#cursor ?? {layer: 0, expert: 0};
     const moves = {
-      ArrowLeft: [layer - 1, expert], ArrowRight: [layer + 1, expert], ArrowUp: [layer, expert - 1], ArrowDown: [layer, expert + 1],
-      PageUp: [layer, expert - 16], PageDown: [layer, expert + 16], Home: [0, expert], End: [layers - 1, expert],
+      ArrowLeft: [layer - 1, expert],
+      ArrowRight: [layer + 1, expert],
+      ArrowUp: [layer, expert - 1],
+      ArrowDown: [layer, expert + 1],
+      PageUp: [layer, expert - 16],
+      PageDown: [layer, expert + 16],
+      Home: [0, expert],
+      End: [layers - 1, expert],
     };
     if (event.key === 'Escape') return this.select(null);
     if (!moves[event.key]) return;

@@ -2,18 +2,18 @@
 // visited, so that the cost of a frame follows what happened and not the size of the model. Pure.
 
 export const kHeatSteps = 48;
-export const kSources = 2;        // what a chosen expert's weights came from: memory, disk
+export const kSources = 2; // what a chosen expert's weights came from: memory, disk
 export const kColours = 2 * kHeatSteps * kSources;
 const kHalfLifeSeconds = 0.6;
 const kCold = 0.5 / kHeatSteps;
 
 export class Heat {
   constructor(cells) {
-    this.heat = new Float32Array(cells);      // 0 … 1
-    this.read = new Uint8Array(cells);        // whether it was read from the disk when last chosen
-    this.counts = new Uint32Array(cells);     // times chosen since the page looks
+    this.heat = new Float32Array(cells); // 0 … 1
+    this.read = new Uint8Array(cells); // whether it was read from the disk when last chosen
+    this.counts = new Uint32Array(cells); // times chosen since the page looks
     this.resident = new Uint8Array(cells);
-    this.shade = new Uint16Array(cells);      // colour that is on the screen, of kColours
+    this.shade = new Uint16Array(cells); // colour that is on the screen, of kColours
     this.#warm = new Int32Array(cells);
     this.#isWarm = new Uint8Array(cells);
     this.#changed = new Int32Array(cells);
@@ -125,7 +125,9 @@ export function paletteOf({absent, resident, heat, disk}) {
       for (let from = 0; from < kSources; from++) {
         const hot = from ? disk : heat;
         // A root lifts the cooler end, which an eye would otherwise lose in the ground.
-        const [red, green, blue] = mix(r ? resident : absent, hot, (step / (kHeatSteps - 1)) ** 0.7).map(Math.round);
+        const [red, green, blue] = mix(r ? resident : absent, hot, (step / (kHeatSteps - 1)) ** 0.7).map(
+          Math.round,
+        );
         palette[(r * kHeatSteps + step) * kSources + from] =
           (0xff000000 | (blue << 16) | (green << 8) | red) >>> 0;
       }

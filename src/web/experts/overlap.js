@@ -2,13 +2,13 @@
 // expert numbers two neighbouring layers share (near chance for most models, since a number means nothing across
 // layers), and how often each layer found its experts in memory. Pure.
 
-const kWeight = 1 / 24;   // of the newest pass in the moving means
+const kWeight = 1 / 24; // of the newest pass in the moving means
 
 export class RoutingFigures {
   constructor(shape) {
     this.shape = shape;
-    this.hits = new Float32Array(shape.layers).fill(NaN);   // moving mean share, by layer
-    this.token = NaN;    // mean shares, moving
+    this.hits = new Float32Array(shape.layers).fill(NaN); // moving mean share, by layer
+    this.token = NaN; // mean shares, moving
     this.layer = NaN;
     this.#before = null;
     this.#mark = new Uint32Array(shape.experts);
@@ -36,7 +36,8 @@ export class RoutingFigures {
     // Only tokens of one text that follow each other say something.
     if (this.#before?.request === pass.request && pass.request > 0 && !pass.prefill) {
       let same = 0;
-      for (let layer = 0; layer < layers; layer++) same += this.#shared(this.#before.ids, layer, pass.ids, layer);
+      for (let layer = 0; layer < layers; layer++)
+        same += this.#shared(this.#before.ids, layer, pass.ids, layer);
       this.token = mean(this.token, same / layers / chosen);
     }
     this.#before = pass;

@@ -12,22 +12,58 @@ export class Player {
 
   constructor(callbacks) {
     this.#callbacks = callbacks;
-    this.live = h('button', {type: 'button', class: 'button small live-button', 'aria-pressed': 'true', onclick: () => callbacks.live()},
-      h('span', {class: 'live-mark', 'aria-hidden': 'true'}), 'Live');
-    this.toggle = h('button', {type: 'button', class: 'icon-button', 'aria-label': 'Pause', onclick: () => this.#toggle()}, icon(kPause));
-    this.back = h('button', {type: 'button', class: 'icon-button', 'aria-label': 'One token back', onclick: () => this.#step(-1)},
-      icon('M12 5l-6 5 6 5z'));
-    this.forward = h('button', {type: 'button', class: 'icon-button', 'aria-label': 'One token on', onclick: () => this.#step(1)},
-      icon('M8 5l6 5-6 5z'));
+    this.live = h(
+      'button',
+      {
+        type: 'button',
+        class: 'button small live-button',
+        'aria-pressed': 'true',
+        onclick: () => callbacks.live(),
+      },
+      h('span', {class: 'live-mark', 'aria-hidden': 'true'}),
+      'Live',
+    );
+    this.toggle = h(
+      'button',
+      {type: 'button', class: 'icon-button', 'aria-label': 'Pause', onclick: () => this.#toggle()},
+      icon(kPause),
+    );
+    this.back = h(
+      'button',
+      {type: 'button', class: 'icon-button', 'aria-label': 'One token back', onclick: () => this.#step(-1)},
+      icon('M12 5l-6 5 6 5z'),
+    );
+    this.forward = h(
+      'button',
+      {type: 'button', class: 'icon-button', 'aria-label': 'One token on', onclick: () => this.#step(1)},
+      icon('M8 5l6 5-6 5z'),
+    );
     this.slider = h('input', {
-      type: 'range', min: '0', max: '0', step: '1', value: '0', 'aria-label': 'Token of the last answer',
+      type: 'range',
+      min: '0',
+      max: '0',
+      step: '1',
+      value: '0',
+      'aria-label': 'Token of the last answer',
       oninput: () => callbacks.seek(Number(this.slider.value)),
     });
     this.place = h('span', {class: 'player-place'});
-    this.speed = h('select', {'aria-label': 'Tokens a second', onchange: () => callbacks.speed(this.rate())},
-      kRates.map((rate) => h('option', {value: rate, selected: rate === 4}, `${rate} tok/s`)));
-    this.element = h('div', {class: 'player', role: 'group', 'aria-label': 'Replay of the last answer'},
-      this.live, this.toggle, this.back, this.slider, this.forward, this.place, this.speed);
+    this.speed = h(
+      'select',
+      {'aria-label': 'Tokens a second', onchange: () => callbacks.speed(this.rate())},
+      kRates.map((rate) => h('option', {value: rate, selected: rate === 4}, `${rate} tok/s`)),
+    );
+    this.element = h(
+      'div',
+      {class: 'player', role: 'group', 'aria-label': 'Replay of the last answer'},
+      this.live,
+      this.toggle,
+      this.back,
+      this.slider,
+      this.forward,
+      this.place,
+      this.speed,
+    );
     this.show(null, false);
   }
 

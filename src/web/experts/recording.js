@@ -2,23 +2,23 @@
 // begins with the last pass of its prompt, which gave its first token; then comes one pass for each further.
 import {passOf, sameShape, shapeOf} from './routing.js';
 
-const kAnswersMax = 4;     // several may run at once
+const kAnswersMax = 4; // several may run at once
 const kBytesMax = 32 << 20;
 
 export class Recorder {
   shape = null;
-  total = 0;              // passes so far
-  #answers = new Map();   // request → {request, passes}, oldest first
+  total = 0; // passes so far
+  #answers = new Map(); // request → {request, passes}, oldest first
   #bytes = 0;
   #listeners = new Set();
 
   // Returns false for a model that no frame can be read of.
   begin(hello) {
     const shape = shapeOf(hello);
-    if (!sameShape(shape, this.shape)) {
-      this.#answers.clear();
-      this.#bytes = 0;
-    }
+    // The same model after a broken connection: what is recorded still holds.
+    if (sameShape(shape, this.shape)) return true;
+    this.#answers.clear();
+    this.#bytes = 0;
     this.shape = shape;
     return shape !== null;
   }

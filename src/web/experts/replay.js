@@ -1,6 +1,6 @@
 // Which token of a recorded answer is shown, and what of those before still glows. Pure.
 
-const kTrail = 6;            // tokens before it that still glow
+const kTrail = 6; // tokens before it that still glow
 const kTrailFactor = 0.45;
 
 export class Replay {
@@ -39,7 +39,10 @@ export class Replay {
   lit() {
     const out = [];
     for (let i = Math.max(0, this.position - kTrail); i <= this.position; i++)
-      out.push({pass: this.answer.passes[i], heat: i === this.position ? 1 : 0.6 * kTrailFactor ** (this.position - i - 1)});
+      out.push({
+        pass: this.answer.passes[i],
+        heat: i === this.position ? 1 : 0.6 * kTrailFactor ** (this.position - i - 1),
+      });
     return out;
   }
 }
@@ -48,7 +51,9 @@ export class Replay {
 export function chosenText(pass, shape) {
   const lines = [];
   for (let layer = 0; layer < shape.layers; layer++) {
-    const ids = [...pass.ids.subarray(layer * shape.chosen, (layer + 1) * shape.chosen)].sort((a, b) => a - b);
+    const ids = [...pass.ids.subarray(layer * shape.chosen, (layer + 1) * shape.chosen)].sort(
+      (a, b) => a - b,
+    );
     lines.push(`${shape.layerNumbers[layer]}: ${ids.join(',')}`);
   }
   return lines.join('; ');

@@ -3,16 +3,29 @@
 
 // The shape of all frames: layers with experts in order, experts a layer, experts a token.
 export function shapeOf({moe_layers: layerNumbers, experts, experts_per_token: chosen}) {
-  const fits = Array.isArray(layerNumbers) && layerNumbers.length > 0 && layerNumbers.length <= 1024 &&
-    layerNumbers.every(Number.isInteger) && Number.isInteger(experts) && experts > 0 && experts <= 65536 &&
-    Number.isInteger(chosen) && chosen > 0 && chosen <= experts;
+  const fits =
+    Array.isArray(layerNumbers) &&
+    layerNumbers.length > 0 &&
+    layerNumbers.length <= 1024 &&
+    layerNumbers.every(Number.isInteger) &&
+    Number.isInteger(experts) &&
+    experts > 0 &&
+    experts <= 65536 &&
+    Number.isInteger(chosen) &&
+    chosen > 0 &&
+    chosen <= experts;
   if (!fits) return null;
   return {layerNumbers, layers: layerNumbers.length, experts, chosen, cells: layerNumbers.length * experts};
 }
 
 export function sameShape(a, b) {
-  return a !== null && b !== null && a.experts === b.experts && a.chosen === b.chosen &&
-    String(a.layerNumbers) === String(b.layerNumbers);
+  return (
+    a !== null &&
+    b !== null &&
+    a.experts === b.experts &&
+    a.chosen === b.chosen &&
+    String(a.layerNumbers) === String(b.layerNumbers)
+  );
 }
 
 export function bytesFromBase64(text) {

@@ -9,7 +9,7 @@ export class ApiError extends Error {
   constructor(message, status) {
     super(message);
     this.name = 'ApiError';
-    this.status = status;  // 0: no answer came
+    this.status = status; // 0: no answer came
   }
 }
 
@@ -40,7 +40,11 @@ async function send(path, {method = 'GET', body, signal, accept} = {}) {
   let response;
   try {
     response = await fetch(path, {
-      method, headers, signal, cache: 'no-store', body: body === undefined ? undefined : JSON.stringify(body),
+      method,
+      headers,
+      signal,
+      cache: 'no-store',
+      body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {
     if (error.name === 'AbortError') throw error;

@@ -10,6 +10,13 @@ export function niceMax(value) {
   return [1, 2, 5, 10].map((step) => step * power).find((top) => top >= value * (1 - 1e-9));
 }
 
+// The same in steps of binary units.
+export function niceMaxBytes(value) {
+  if (!(value > 1 << 20)) return 1 << 20;
+  const unit = 1024 ** Math.floor(Math.log2(value) / 10);
+  return niceMax(value / unit) * unit;
+}
+
 // Points {seconds, value} → runs of [x, y] in a box of width × height; a value that is no number parts two runs.
 export function linesOf(points, now, max, width, height) {
   const runs = [];
@@ -27,20 +34,32 @@ export function linesOf(points, now, max, width, height) {
 }
 
 export class TimeChart {
-  // lines: [{name, colour (custom property), value: (point) => number}]; max: a number, or null for the data's own.
-  constructor({title, lines, format, max = null}) {
-    Object.assign(this, {lines, format, max});
+  // lines: [{name, colour (custom property), value: (point) => number}]; max: a number, or null for
+  // what `nice` makes of the data's own.
+  constructor({title, lines, format, max = null, nice = niceMax}) {
+    Object.assign(this, {lines, format, max, nice});
     this.canvas = h('canvas', {class: 'chart-canvas', role: 'img', 'aria-label': title});
     this.value = h('span', {class: 'chart-value'}, '–');
     this.top = h('span', {class: 'chart-top muted', 'aria-hidden': 'true'});
-    const legend = lines.length < 2 ? null : h('ul', {class: 'legend-line'}, lines.map(({name, colour}) => {
-      const swatch = h('i', {class: 'swatch'});
-      swatch.style.background = `var(--${colour})`;
-      return h('li', {}, swatch, name);
-    }));
-    this.element = h('section', {class: 'panel chart'},
+    const legend =
+      lines.length < 2
+        ? null
+        : h(
+            'ul',
+            {class: 'legend-line'},
+            lines.map(({name, colour}) => {
+              const swatch = h('i', {class: 'swatch'});
+              swatch.style.background = `var(--${colour})`;
+              return h('li', {}, swatch, name);
+            }),
+          );
+    this.element = h(
+      'section',
+      {class: 'panel chart'},
       h('div', {class: 'chart-head'}, h('h3', {}, title), this.value),
-      h('div', {class: 'chart-box'}, this.top, this.canvas), legend);
+      h('div', {class: 'chart-box'}, this.top, this.canvas),
+      legend,
+    );
     this.title = title;
     this.points = [];
     new ResizeObserver(() => this.draw()).observe(this.canvas);
@@ -62,13 +81,21 @@ export class TimeChart {
     const context = this.canvas.getContext('2d');
     context.clearRect(0, 0, width, height);
     const found = colours(['line', ...this.lines.map(({colour}) => colour)]);
-    const series = this.lines.map(({value}) => this.points.map((point) => ({seconds: point.seconds, value: value(point)})));
-    const finite = series.flat().map(({value}) => value).filter(Number.isFinite);
-    const max = this.max ?? niceMax(Math.max(0, ...finite));
+    const series = this.lines.map(({value}) =>
+      this.points.map((point) => ({seconds: point.seconds, value: value(point)})),
+    );
+    const finite = series
+      .flat()
+      .map(({value}) => value)
+      .filter(Number.isFinite);
+    const max = this.max ?? this.nice(Math.max(0, ...finite));
     context.fillStyle = css(found.line);
-    for (const share of [0, 0.5, 1]) context.fillRect(0, Math.round((height - ratio) * share), width, Math.round(ratio));
+    for (const share of [0, 0.5, 1])
+      context.fillRect(0, Math.round((height - ratio) * share), width, Math.round(ratio));
     const now = this.points.at(-1)?.seconds ?? 0;
-    this.lines.forEach(({colour}, i) => drawLines(context, linesOf(series[i], now, max, width, height), found[colour], height, ratio));
+    this.lines.forEach(({colour}, i) =>
+      drawLines(context, linesOf(series[i], now, max, width, height), found[colour], height, ratio),
+    );
     this.top.textContent = this.format(max);
     const last = this.points.at(-1);
     const text = last ? this.lines.map(({value}) => this.format(value(last))).join(' · ') : '–';

@@ -14,8 +14,11 @@ export function svg(tag, props, ...children) {
 
 // A 20 × 20 icon of strokes; decorative, so the button around it carries the name.
 export function icon(path) {
-  return svg('svg', {viewBox: '0 0 20 20', class: 'icon', 'aria-hidden': 'true', focusable: 'false'},
-    svg('path', {d: path}));
+  return svg(
+    'svg',
+    {viewBox: '0 0 20 20', class: 'icon', 'aria-hidden': 'true', focusable: 'false'},
+    svg('path', {d: path}),
+  );
 }
 
 export function replace(parent, ...children) {

@@ -10,12 +10,12 @@ export class Feed {
   #listeners = new Map();
   #abort = null;
   #tries = 0;
+  #greeted = false;
   #timer = 0;
   #hiddenTimer = 0;
   state = 'connecting';
-  facts = null;   // the last whole /wader/stats
-  hello = null;   // the last hello event
-  lost = 0;       // frames that this page did not get
+  facts = null; // the last whole /wader/stats
+  lost = 0; // frames that this page did not get
 
   on(name, callback) {
     if (!this.#listeners.has(name)) this.#listeners.set(name, new Set());
@@ -70,6 +70,7 @@ export class Feed {
     try {
       await this.refreshFacts();
       if (abort.signal.aborted) return;
+      this.#greeted = false;
       await readEvents('wader/events', {signal: abort.signal, take: (event) => this.#take(event)});
       throw new ApiError('the feed ended', 0);
     } catch (error) {
@@ -77,7 +78,7 @@ export class Feed {
       this.#abort = null;
       const state = {401: 'denied', 403: 'denied', 404: 'absent'}[error.status] ?? 'offline';
       this.#setState(state);
-      if (state === 'denied') return;  // until a key comes
+      if (state === 'denied') return; // until a key comes
       const wait = kRetrySeconds[Math.min(this.#tries++, kRetrySeconds.length - 1)];
       if (!document.hidden) this.#timer = setTimeout(() => this.#open(), wait * 1000);
     }
@@ -89,11 +90,15 @@ export class Feed {
     try {
       data = JSON.parse(event.data);
     } catch {
-      return;  // a frame that is no JSON says nothing
+      return; // a frame that is no JSON says nothing
     }
     this.#tries = 0;
     this.#setState('live');
-    if (event.event === 'hello') this.hello = data;
+    if (event.event === 'hello') {
+      // Not the connection's first: another model is served now.
+      if (this.#greeted) this.refreshFacts().catch(() => {});
+      this.#greeted = true;
+    }
     if (event.event === 'pass') this.lost += Number(data.lost) || 0;
     this.#emit(event.event, data);
   }

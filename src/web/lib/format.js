@@ -26,7 +26,9 @@ export function bytesPerSecond(rate) {
 
 export function count(value) {
   if (!Number.isFinite(value)) return '–';
-  return Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, ',');
+  return Math.round(value)
+    .toString()
+    .replace(/\B(?=(\d{3})+(?!\d))/g, ',');
 }
 
 export function number(value) {

@@ -4,7 +4,7 @@
 export const kSecondsKept = 120;
 
 export class Rates {
-  points = [];   // oldest first
+  points = []; // oldest first
   #before = null;
 
   // `stats`: {now, counters} as /wader/stats and the stats event have them.

@@ -14,10 +14,16 @@ const kParts = [
 // [{name, help, bytes, share, colour}] and what the budget has left: {parts, used, free, budget}.
 export function planParts(plan) {
   const budget = plan.budget_bytes;
-  const parts = kParts.map(([key, name, help, colour]) => ({name, help, colour, bytes: plan[key] ?? 0}))
+  const parts = kParts
+    .map(([key, name, help, colour]) => ({name, help, colour, bytes: plan[key] ?? 0}))
     .filter(({bytes}) => bytes > 0);
   const used = parts.reduce((sum, {bytes}) => sum + bytes, 0);
   // A plan never exceeds its budget; were it so, the bar must still not leave its box.
   const whole = Math.max(budget, used);
-  return {parts: parts.map((part) => ({...part, share: part.bytes / whole})), used, free: Math.max(0, budget - used), budget};
+  return {
+    parts: parts.map((part) => ({...part, share: part.bytes / whole})),
+    used,
+    free: Math.max(0, budget - used),
+    budget,
+  };
 }

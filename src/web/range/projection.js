@@ -1,6 +1,6 @@
 // A camera that turns around the origin: yaw about the upright axis, then pitch, then perspective. Pure.
 
-const kDistance = 3.6;    // of the eye; most points are within 1 of the middle
+const kDistance = 3.6; // of the eye; most points are within 1 of the middle
 const kPitchMax = 1.5;
 
 export class Camera {
@@ -19,13 +19,18 @@ export class Camera {
 
   // Points (n × 3) → screen (n × 3: x, y in pixels, and 1 near … 0 far), into `screen`.
   project(points, width, height, screen) {
-    const [sy, cy, sp, cp] = [Math.sin(this.yaw), Math.cos(this.yaw), Math.sin(this.pitch), Math.cos(this.pitch)];
+    const [sy, cy, sp, cp] = [
+      Math.sin(this.yaw),
+      Math.cos(this.yaw),
+      Math.sin(this.pitch),
+      Math.cos(this.pitch),
+    ];
     const size = 0.42 * Math.min(width, height) * this.zoom * kDistance;
     for (let i = 0; i < points.length; i += 3) {
       const x = points[i] * cy + points[i + 2] * sy;
       const z = points[i + 2] * cy - points[i] * sy;
       const y = points[i + 1] * cp - z * sp;
-      const depth = points[i + 1] * sp + z * cp;      // towards the eye
+      const depth = points[i + 1] * sp + z * cp; // towards the eye
       const from = Math.max(0.1, kDistance - depth);
       screen[i] = width / 2 + (size * x) / from;
       screen[i + 1] = height / 2 - (size * y) / from;
@@ -39,7 +44,8 @@ export class Camera {
 export function normalise(positions) {
   const points = new Float32Array(positions.length * 3);
   positions.forEach((position, i) => {
-    for (let axis = 0; axis < 3; axis++) points[3 * i + axis] = Number.isFinite(position?.[axis]) ? position[axis] : 0;
+    for (let axis = 0; axis < 3; axis++)
+      points[3 * i + axis] = Number.isFinite(position?.[axis]) ? position[axis] : 0;
   });
   const mean = [0, 0, 0];
   for (let i = 0; i < points.length; i++) mean[i % 3] += points[i] / Math.max(1, positions.length);

@@ -13,7 +13,7 @@ export function createPage(element, app) {
 
 class RangePage {
   #app;
-  #data = null;      // the map as it came, to see whether it is another one
+  #data = null; // the map as it came, to see whether it is another one
   #map = null;
   #hidden = new Set();
   #picked = -1;
@@ -24,6 +24,8 @@ class RangePage {
     this.view = new RangeView((index, pressed) => this.#pick(index, pressed));
     this.#build(element);
     app.feed.on('range', (progress) => this.#progress(progress));
+    // Another model has another map, or none.
+    app.feed.on('facts', () => !element.hidden && this.#load());
   }
 
   async show(options) {
@@ -40,28 +42,81 @@ class RangePage {
     this.figures = h('dl', {class: 'figures'});
     this.expert = h('dl', {class: 'figures'});
     this.readout = h('p', {class: 'visually-hidden', role: 'status'});
-    this.toCell = h('button', {type: 'button', class: 'button small', disabled: true, onclick: () => this.#showCell()}, 'Show in Experts');
-    this.again = h('button', {type: 'button', class: 'button small', onclick: () => this.#start()}, 'Build it again');
-    this.first = h('button', {type: 'button', class: 'button primary', onclick: () => this.#start()}, 'Build the map');
+    this.toCell = h(
+      'button',
+      {type: 'button', class: 'button small', disabled: true, onclick: () => this.#showCell()},
+      'Show in Experts',
+    );
+    this.again = h(
+      'button',
+      {type: 'button', class: 'button small', onclick: () => this.#start()},
+      'Build it again',
+    );
+    this.first = h(
+      'button',
+      {type: 'button', class: 'button primary', onclick: () => this.#start()},
+      'Build the map',
+    );
     this.bar = h('span');
     this.progressText = h('p', {class: 'muted', role: 'status'});
-    this.meter = h('div', {class: 'progress', role: 'progressbar', 'aria-label': 'Probes', 'aria-valuemin': '0'}, this.bar);
-    this.progress = h('div', {class: 'range-progress', hidden: true}, this.progressText, this.meter);
-    this.empty = h('div', {class: 'panel range-empty', hidden: true},
+    this.meter = h(
+      'div',
+      {class: 'progress', role: 'progressbar', 'aria-label': 'Probes', 'aria-valuemin': '0'},
+      this.bar,
+    );
+    this.progress = h('div', {class: 'panel range-progress', hidden: true}, this.progressText, this.meter);
+    this.empty = h(
+      'div',
+      {class: 'panel range-empty', hidden: true},
       h('h2', {}, 'No range map yet'),
-      h('p', {class: 'muted'}, 'The model reads two texts on each of twelve topics. What its experts choose shows what they respond to.'),
-      this.first);
+      h(
+        'p',
+        {class: 'muted'},
+        'The model reads two texts on each of twelve topics. What its experts choose shows what they respond to.',
+      ),
+      this.first,
+    );
     this.problem = h('p', {class: 'message-note error', hidden: true, role: 'alert'});
-    this.body = h('div', {class: 'range-body', hidden: true},
-      h('div', {class: 'panel range-panel'}, h('h2', {}, 'Range'), this.summary,
-        h('p', {class: 'visually-hidden', id: 'range-help'},
-          'Arrow keys turn the map, plus and minus zoom, square brackets go from point to point, Enter keeps one.'),
-        this.view.canvas),
-      h('div', {class: 'range-side'},
+    this.body = h(
+      'div',
+      {class: 'range-body', hidden: true},
+      h(
+        'div',
+        {class: 'panel range-panel'},
+        h('h2', {}, 'Range'),
+        this.summary,
+        h(
+          'p',
+          {class: 'visually-hidden', id: 'range-help'},
+          'Arrow keys turn the map, plus and minus zoom, square brackets go from point to point, Enter keeps one.',
+        ),
+        this.view.canvas,
+      ),
+      h(
+        'div',
+        {class: 'range-side'},
         h('section', {class: 'panel'}, h('h2', {}, 'Topics'), this.legend),
-        h('section', {class: 'panel'}, h('h2', {}, 'Expert'), this.expert, h('div', {class: 'panel-actions'}, this.toCell)),
-        h('section', {class: 'panel'}, h('h2', {}, 'The map'), this.figures, h('div', {class: 'panel-actions'}, this.again))));
-    replace(element, h('div', {class: 'page-inner'}, this.problem, this.progress, this.empty, this.body), this.readout);
+        h(
+          'section',
+          {class: 'panel'},
+          h('h2', {}, 'Expert'),
+          this.expert,
+          h('div', {class: 'panel-actions'}, this.toCell),
+        ),
+        h(
+          'section',
+          {class: 'panel'},
+          h('h2', {}, 'The map'),
+          this.figures,
+          h('div', {class: 'panel-actions'}, this.again),
+        ),
+      ),
+    );
+    replace(
+      element,
+      h('div', {class: 'page-inner'}, this.problem, this.progress, this.empty, this.body),
+      this.readout,
+    );
     this.#showExpert();
   }
 
@@ -119,7 +174,8 @@ class RangePage {
     }
     if (state === 'done') await this.#load(true);
     this.#setBuilding(false);
-    if (state === 'failed') this.#fail(`The range map could not be built: ${error ?? 'the server does not say why'}`);
+    if (state === 'failed')
+      this.#fail(`The range map could not be built: ${error ?? 'the server does not say why'}`);
   }
 
   #showMap() {
@@ -127,24 +183,56 @@ class RangePage {
     const item = (topic, name, total) => {
       const swatch = h('i', {class: 'swatch'});
       swatch.style.background = topic === kNone ? 'var(--muted)' : css(topicColour(topic));
-      return h('li', {}, h('button', {
-        type: 'button', 'aria-pressed': 'true', onclick: (event) => this.#toggle(topic, event),
-      }, swatch, h('span', {}, name), h('span', {class: 'muted'}, count(total))));
+      return h(
+        'li',
+        {},
+        h(
+          'button',
+          {type: 'button', 'aria-pressed': 'true', onclick: (event) => this.#toggle(topic, event)},
+          swatch,
+          h('span', {}, name),
+          h('span', {class: 'muted'}, count(total)),
+        ),
+      );
     };
-    replace(this.legend, map.topics.map((name, topic) => item(topic, name, map.counts[topic])),
-      item(kNone, 'none credited', map.uncredited));
+    replace(
+      this.legend,
+      map.topics.map((name, topic) => item(topic, name, map.counts[topic])),
+      item(kNone, 'none credited', map.uncredited),
+    );
     const [first, second, third] = map.varianceExplained;
     const explained = map.varianceExplained.reduce((sum, share) => sum + share, 0);
-    setText(this.summary, `${count(map.credited)} of ${count(map.experts.length)} experts credited with a topic · ` +
-      `credit repeats for ${percent(map.repeatRate)} · ${percent(explained)} of the variance shown`);
+    setText(
+      this.summary,
+      `${count(map.credited)} of ${count(map.experts.length)} experts credited with a topic · ` +
+        `credit repeats for ${percent(map.repeatRate)} · ${percent(explained)} of the variance shown`,
+    );
     const rows = [
-      ['Credited', count(map.credited), `Chosen more than ${kActivationsMin} times, and clearly for one topic`],
-      ['Credit repeats', percent(map.repeatRate), 'How often a text that was held out credits the same topic'],
-      ['Variance explained', percent(explained),
-       `Axes 1, 2 and 3: ${[first, second, third].map(percent).join(', ')}`],
-      ['Seen too seldom', count(map.faint.reduce((sum, faint) => sum + faint, 0)), 'Drawn faintly, and not counted'],
+      [
+        'Credited',
+        count(map.credited),
+        `Chosen more than ${kActivationsMin} times, and clearly for one topic`,
+      ],
+      [
+        'Credit repeats',
+        percent(map.repeatRate),
+        'How often a text that was held out credits the same topic',
+      ],
+      [
+        'Variance explained',
+        percent(explained),
+        `Axes 1, 2 and 3: ${[first, second, third].map(percent).join(', ')}`,
+      ],
+      [
+        'Seen too seldom',
+        count(map.faint.reduce((sum, faint) => sum + faint, 0)),
+        'Drawn faintly, and not counted',
+      ],
     ];
-    replace(this.figures, rows.map(([name, value, title]) => [h('dt', {title}, name), h('dd', {title}, value)]));
+    replace(
+      this.figures,
+      rows.map(([name, value, title]) => [h('dt', {title}, name), h('dd', {title}, value)]),
+    );
     this.#showExpert();
   }
 
@@ -158,7 +246,8 @@ class RangePage {
       this.#hidden.add(topic);
     }
     [...this.legend.querySelectorAll('button')].forEach((button, i) =>
-      button.setAttribute('aria-pressed', String(!this.#hidden.has(all[i]))));
+      button.setAttribute('aria-pressed', String(!this.#hidden.has(all[i]))),
+    );
     this.view.filter(this.#hidden);
   }
 
@@ -180,13 +269,17 @@ class RangePage {
     const expert = this.#picked >= 0 ? this.#map.experts[this.#picked] : null;
     const repeats = expert?.repeats === true ? 'yes' : expert?.repeats === false ? 'no' : '–';
     const rows = [
-      ['Layer', expert ? expert.layer : '–'], ['Expert', expert ? expert.expert : '–'],
+      ['Layer', expert ? expert.layer : '–'],
+      ['Expert', expert ? expert.expert : '–'],
       ['Topic', expert ? this.#topicName(this.#picked) : '–'],
       ['Specialisation', expert ? number(expert.specialisation) : '–'],
       ['Chosen', expert ? `${count(expert.activations)} times` : '–'],
       ['Repeats', repeats],
     ];
-    replace(this.expert, rows.map(([name, value]) => [h('dt', {}, name), h('dd', {}, String(value))]));
+    replace(
+      this.expert,
+      rows.map(([name, value]) => [h('dt', {}, name), h('dd', {}, String(value))]),
+    );
     this.toCell.disabled = !expert;
   }
 

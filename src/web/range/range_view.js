@@ -8,7 +8,7 @@ import {Splats} from './splats.js';
 
 const kTurnPerPixel = 0.008;
 const kReachPixels = 14;
-const kDepthSteps = 8;      // so that few kinds of dots are made
+const kDepthSteps = 8; // so that few kinds of dots are made
 
 export class RangeView {
   camera = new Camera();
@@ -27,17 +27,28 @@ export class RangeView {
   constructor(pick) {
     this.#pick = pick;
     this.canvas = h('canvas', {
-      class: 'range-canvas', tabindex: '0', role: 'application', 'aria-roledescription': '3-D map',
-      'aria-label': 'Experts by what they respond to', 'aria-describedby': 'range-help',
-      onkeydown: (event) => this.#key(event), onpointerdown: (event) => this.#down(event),
-      onpointermove: (event) => this.#move(event), onpointerup: (event) => this.#up(event),
-      onpointercancel: (event) => this.#up(event), onpointerleave: () => this.#hover(-1),
+      class: 'range-canvas',
+      tabindex: '0',
+      role: 'application',
+      'aria-roledescription': '3-D map',
+      'aria-label': 'Experts by what they respond to',
+      'aria-describedby': 'range-help',
+      onkeydown: (event) => this.#key(event),
+      onpointerdown: (event) => this.#down(event),
+      onpointermove: (event) => this.#move(event),
+      onpointerup: (event) => this.#up(event),
+      onpointercancel: (event) => this.#up(event),
+      onpointerleave: () => this.#hover(-1),
     });
-    this.canvas.addEventListener('wheel', (event) => {
-      event.preventDefault();
-      this.camera.scale(Math.exp(-event.deltaY * 0.0015));
-      this.draw();
-    }, {passive: false});
+    this.canvas.addEventListener(
+      'wheel',
+      (event) => {
+        event.preventDefault();
+        this.camera.scale(Math.exp(-event.deltaY * 0.0015));
+        this.draw();
+      },
+      {passive: false},
+    );
     this.context = this.canvas.getContext('2d', {alpha: false});
     new ResizeObserver(() => this.#resize()).observe(this.canvas);
     onTheme(() => this.#resize());
@@ -177,7 +188,13 @@ export class RangeView {
   }
 
   #up(event) {
-    if (!this.#pointers.delete(event.pointerId) || !this.#map || event.type === 'pointercancel' || this.#moved > 4) return;
+    if (
+      !this.#pointers.delete(event.pointerId) ||
+      !this.#map ||
+      event.type === 'pointercancel' ||
+      this.#moved > 4
+    )
+      return;
     const {x, y} = this.#at(event);
     const index = nearest(this.#screen, this.#visible, x, y, kReachPixels * this.ratio);
     this.#picked = index;

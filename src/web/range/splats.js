@@ -1,7 +1,7 @@
 // Draws many soft-edged dots into pixels. A canvas takes some ten microseconds for each picture it copies, which
 // for the 24,576 experts of a large model is a quarter of a second a frame; this takes a hundredth of it. Pure.
 
-const kPhases = 4;   // places within a pixel, each way: dots that turn slowly must not jump from pixel to pixel
+const kPhases = 4; // places within a pixel, each way: dots that turn slowly must not jump from pixel to pixel
 
 export class Splats {
   // `pixels`: those of an ImageData (little-endian: 0xAABBGGRR), width × height.
@@ -31,14 +31,18 @@ export class Splats {
     for (let row = firstRow; row < lastRow; row++) {
       const line = (top + row) * width + left;
       for (let i = first; i < last; i++) {
-        const alpha = (cover[row * size + i] * strength) >> 8;   // 0 … 256
+        const alpha = (cover[row * size + i] * strength) >> 8; // 0 … 256
         if (alpha === 0) continue;
         const under = pixels[line + i];
         const r = under & 0xff;
         const g = (under >> 8) & 0xff;
         const b = (under >> 16) & 0xff;
-        pixels[line + i] = (0xff000000 | ((b + (((blue - b) * alpha) >> 8)) << 16) |
-          ((g + (((green - g) * alpha) >> 8)) << 8) | (r + (((red - r) * alpha) >> 8))) >>> 0;
+        pixels[line + i] =
+          (0xff000000 |
+            ((b + (((blue - b) * alpha) >> 8)) << 16) |
+            ((g + (((green - g) * alpha) >> 8)) << 8) |
+            (r + (((red - r) * alpha) >> 8))) >>>
+          0;
       }
     }
   }
