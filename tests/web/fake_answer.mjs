@@ -53,23 +53,23 @@ export const kHostile = `<script>document.title = 'owned'</script>
 `;
 
 const kReasoning =
-  'The user wants two sorted lists merged. A table would help to compare the ways, and a short ' +
-  'piece of code. Keep it *brief*.';
+  "The user wants two sorted lists merged. A table would help to compare the ways, and a short " +
+  "piece of code. Keep it *brief*.";
 
 // Cuts as a tokeniser might: a word with the space before it.
 const pieces = (text) => text.match(/\s*\S{1,7}|\s+/g) ?? [];
 
 export async function fakeAnswer(body, outgoing, model) {
-  outgoing.writeHead(200, {'Content-Type': 'text/event-stream', 'Cache-Control': 'no-store'});
+  outgoing.writeHead(200, { "Content-Type": "text/event-stream", "Cache-Control": "no-store" });
   let open = true;
-  outgoing.on('close', () => (open = false));
+  outgoing.on("close", () => (open = false));
   const send = (choice, more = {}) =>
     outgoing.write(
       `data: ${JSON.stringify({
-        id: 'chatcmpl-mock',
-        object: 'chat.completion.chunk',
+        id: "chatcmpl-mock",
+        object: "chat.completion.chunk",
         model: body.model,
-        choices: choice ? [{index: 0, finish_reason: null, ...choice}] : [],
+        choices: choice ? [{ index: 0, finish_reason: null, ...choice }] : [],
         ...more,
       })}\n\n`,
     );
@@ -78,45 +78,45 @@ export async function fakeAnswer(body, outgoing, model) {
 
   if (/slow/.test(question)) {
     for (const comment of [
-      'queued, 2 before this',
-      'queued, 1 before this',
-      'prompt 20 % (200 of 1000 tokens), about 4 s left',
-      'prompt 60 % (600 of 1000 tokens), about 2 s left',
-      'prompt 90 % (900 of 1000 tokens), about 1 s left',
+      "queued, 2 before this",
+      "queued, 1 before this",
+      "prompt 20 % (200 of 1000 tokens), about 4 s left",
+      "prompt 60 % (600 of 1000 tokens), about 2 s left",
+      "prompt 90 % (900 of 1000 tokens), about 1 s left",
     ]) {
       outgoing.write(`: ${comment}\n\n`);
       await sleep(700);
     }
   }
   const stop = model.answer();
-  send({delta: {role: 'assistant', content: ''}});
-  const reasoning = body.reasoning_effort === 'none' ? [] : pieces(kReasoning);
+  send({ delta: { role: "assistant", content: "" } });
+  const reasoning = body.reasoning_effort === "none" ? [] : pieces(kReasoning);
   const limit = body.max_tokens ?? Infinity;
   const answer = pieces(/hostile/.test(question) ? kHostile : kMarkdown);
   const pause = 1000 / model.rate;
   const began = performance.now();
   let tokens = 0;
   for (const [key, list] of [
-    ['reasoning_content', reasoning],
-    ['content', answer],
+    ["reasoning_content", reasoning],
+    ["content", answer],
   ]) {
     for (const piece of list) {
       if (!open || tokens >= limit) break;
       tokens++;
-      send({delta: {[key]: piece}});
+      send({ delta: { [key]: piece } });
       await sleep(pause);
     }
   }
   stop();
   if (!open) return;
-  send({delta: {}, finish_reason: tokens >= limit ? 'length' : 'stop'});
+  send({ delta: {}, finish_reason: tokens >= limit ? "length" : "stop" });
   send(null, {
     usage: {
       prompt_tokens: 74,
       completion_tokens: tokens,
       total_tokens: 74 + tokens,
-      prompt_tokens_details: {cached_tokens: 12},
-      completion_tokens_details: {reasoning_tokens: reasoning.length},
+      prompt_tokens_details: { cached_tokens: 12 },
+      completion_tokens_details: { reasoning_tokens: reasoning.length },
     },
     timings: {
       queue_seconds: 0.02,
@@ -126,5 +126,5 @@ export async function fakeAnswer(body, outgoing, model) {
       hit_rate: 0.861,
     },
   });
-  outgoing.end('data: [DONE]\n\n');
+  outgoing.end("data: [DONE]\n\n");
 }

@@ -2,18 +2,18 @@
 // and a cache of half of all experts keeps the latest. Its random numbers are seeded.
 
 const kTopics = [
-  'python',
-  'sql',
-  'proofs',
-  'poetry',
-  'contracts',
-  'clinical',
-  'chinese',
-  'japanese',
-  'russian',
-  'json',
-  'chat',
-  'history',
+  "python",
+  "sql",
+  "proofs",
+  "poetry",
+  "contracts",
+  "clinical",
+  "chinese",
+  "japanese",
+  "russian",
+  "json",
+  "chat",
+  "history",
 ];
 
 function random(seed) {
@@ -28,8 +28,8 @@ function random(seed) {
 }
 
 export class FakeModel {
-  constructor({model = '128x36', rate = 30, range = 'map', name} = {}) {
-    [this.experts, this.layers] = model.split('x').map(Number);
+  constructor({ model = "128x36", rate = 30, range = "map", name } = {}) {
+    [this.experts, this.layers] = model.split("x").map(Number);
     this.rate = Number(rate);
     this.k = this.experts >= 256 ? 10 : 4;
     this.random = random(7);
@@ -38,22 +38,22 @@ export class FakeModel {
     this.expertBytes = 13271040;
     this.facts = {
       id: name ?? `mock-${model}`,
-      family: 'gpt_oss',
-      source: 'mock',
+      family: "gpt_oss",
+      source: "mock",
       layers: this.layers,
-      moe_layers: Array.from({length: this.layers}, (_, i) => i),
+      moe_layers: Array.from({ length: this.layers }, (_, i) => i),
       experts: this.experts,
       experts_per_token: this.k,
       context: 4096,
       vocab_rows: 201088,
       expert_bytes: this.expertBytes,
-      expert_format: 'mxfp4',
-      trunk_format: 'affine8',
+      expert_format: "mxfp4",
+      trunk_format: "affine8",
       disk_bytes: this.cells * this.expertBytes + 2.1e9,
     };
     this.listeners = new Set();
-    this.liked = Array.from({length: this.layers}, () => this.#permutation());
-    this.previous = Array.from({length: this.layers}, () => []);
+    this.liked = Array.from({ length: this.layers }, () => this.#permutation());
+    this.previous = Array.from({ length: this.layers }, () => []);
     this.used = new Map(); // cell → when, oldest first: the cache
     this.n = 0;
     this.request = 0;
@@ -61,37 +61,37 @@ export class FakeModel {
     this.began = performance.now();
     this.counters = Object.fromEntries(
       [
-        'hits',
-        'misses',
-        'bytes_read',
-        'wait_seconds',
-        'reading_seconds',
-        'predicted',
-        'predicted_right',
-        'wasted_bytes',
-        'hidden_seconds',
-        'prefill_tokens',
-        'decode_tokens',
-        'prefill_seconds',
-        'decode_seconds',
-        'mixer_seconds',
-        'router_seconds',
-        'experts_seconds',
-        'lookahead_seconds',
-        'head_seconds',
-        'finished',
-        'cancelled',
-        'failed',
-        'refused',
-        'pool_shrinks',
-        'pool_growths',
+        "hits",
+        "misses",
+        "bytes_read",
+        "wait_seconds",
+        "reading_seconds",
+        "predicted",
+        "predicted_right",
+        "wasted_bytes",
+        "hidden_seconds",
+        "prefill_tokens",
+        "decode_tokens",
+        "prefill_seconds",
+        "decode_seconds",
+        "mixer_seconds",
+        "router_seconds",
+        "experts_seconds",
+        "lookahead_seconds",
+        "head_seconds",
+        "finished",
+        "cancelled",
+        "failed",
+        "refused",
+        "pool_shrinks",
+        "pool_growths",
       ].map((name) => [name, 0]),
     );
     for (let i = 0; i < 40; i++) this.#pass(false, 0);
-    this.range = range === 'map' ? this.#rangeMap() : null;
+    this.range = range === "map" ? this.#rangeMap() : null;
     this.timers = [
-      setInterval(() => this.#emit('stats', {now: this.now(), counters: this.counters}), 1000),
-      setInterval(() => this.#emit('resident', {bits: this.#residentBits()}), 500),
+      setInterval(() => this.#emit("stats", { now: this.now(), counters: this.counters }), 1000),
+      setInterval(() => this.#emit("resident", { bits: this.#residentBits() }), 500),
     ];
   }
 
@@ -102,9 +102,13 @@ export class FakeModel {
 
   listen(callback) {
     this.listeners.add(callback);
-    callback('hello', {moe_layers: this.facts.moe_layers, experts: this.experts, experts_per_token: this.k});
-    callback('resident', {bits: this.#residentBits()});
-    callback('stats', {now: this.now(), counters: this.counters});
+    callback("hello", {
+      moe_layers: this.facts.moe_layers,
+      experts: this.experts,
+      experts_per_token: this.k,
+    });
+    callback("resident", { bits: this.#residentBits() });
+    callback("stats", { now: this.now(), counters: this.counters });
     return () => this.listeners.delete(callback);
   }
 
@@ -112,8 +116,8 @@ export class FakeModel {
   answer() {
     this.running++;
     const request = ++this.request;
-    this.#emit('pass', this.#pass(true, request));
-    const timer = setInterval(() => this.#emit('pass', this.#pass(false, request)), 1000 / this.rate);
+    this.#emit("pass", this.#pass(true, request));
+    const timer = setInterval(() => this.#emit("pass", this.#pass(false, request)), 1000 / this.rate);
     this.timers.push(timer);
     let stopped = false;
     return () => {
@@ -138,7 +142,7 @@ export class FakeModel {
     const gib = 2 ** 30;
     return {
       uptime_seconds: (performance.now() - this.began) / 1000,
-      version: '0.1.0',
+      version: "0.1.0",
       model: this.facts,
       plan: {
         budget_bytes: 2.1e9 + 4 * gib + this.slots * this.expertBytes,
@@ -155,19 +159,19 @@ export class FakeModel {
         chunk: 512,
         threads: 16,
       },
-      engine: {kernels: 'avx512', reads: 'io_uring, O_DIRECT', lookahead: true},
+      engine: { kernels: "avx512", reads: "io_uring, O_DIRECT", lookahead: true },
       now: this.now(),
       counters: this.counters,
     };
   }
 
   models() {
-    const {family, expert_format, trunk_format, layers, experts, disk_bytes} = this.facts;
+    const { family, expert_format, trunk_format, layers, experts, disk_bytes } = this.facts;
     return {
       models: [
         {
           name: this.facts.id,
-          state: 'complete',
+          state: "complete",
           family,
           expert_format,
           trunk_format,
@@ -177,8 +181,8 @@ export class FakeModel {
           serving: true,
         },
         {
-          name: 'demo',
-          state: 'complete',
+          name: "demo",
+          state: "complete",
           family,
           expert_format,
           trunk_format,
@@ -188,15 +192,15 @@ export class FakeModel {
           serving: false,
         },
         {
-          name: 'qwen3-next-80b',
-          state: 'unfinished',
-          family: 'qwen3_next',
-          expert_format: 'affine4',
+          name: "qwen3-next-80b",
+          state: "unfinished",
+          family: "qwen3_next",
+          expert_format: "affine4",
           trunk_format,
           layers: 48,
           experts: 512,
           disk_bytes: 21.4e9,
-          problem: 'install it again to go on where it stopped',
+          problem: "install it again to go on where it stopped",
           serving: false,
         },
       ],
@@ -214,7 +218,7 @@ export class FakeModel {
         this.building = false;
         this.range = this.#rangeMap();
       }
-      this.#emit('range', {done, total: 24, state: done === 24 ? 'done' : 'running'});
+      this.#emit("range", { done, total: 24, state: done === 24 ? "done" : "running" });
     }, 120);
     this.timers.push(timer);
   }
@@ -224,7 +228,7 @@ export class FakeModel {
   }
 
   #permutation() {
-    const list = Array.from({length: this.experts}, (_, i) => i);
+    const list = Array.from({ length: this.experts }, (_, i) => i);
     for (let i = list.length - 1; i > 0; i--) {
       const j = Math.floor(this.random() * (i + 1));
       [list[i], list[j]] = [list[j], list[i]];
@@ -273,8 +277,8 @@ export class FakeModel {
       request,
       rows: prefill ? 74 : 1,
       prefill,
-      ids: Buffer.from(ids.buffer).toString('base64'),
-      read: Buffer.from(read).toString('base64'),
+      ids: Buffer.from(ids.buffer).toString("base64"),
+      read: Buffer.from(read).toString("base64"),
       lost: 0,
     };
   }
@@ -282,7 +286,7 @@ export class FakeModel {
   #residentBits() {
     const bits = new Uint8Array(Math.ceil(this.cells / 8));
     for (const cell of this.used.keys()) bits[cell >> 3] |= 1 << (cell & 7);
-    return Buffer.from(bits).toString('base64');
+    return Buffer.from(bits).toString("base64");
   }
 
   #rangeMap() {
@@ -311,12 +315,12 @@ export class FakeModel {
         });
       }
     }
-    const credited = experts.filter(({topic}) => topic !== null);
+    const credited = experts.filter(({ topic }) => topic !== null);
     return {
       version: 1,
       topics: kTopics,
       variance_explained: [0.31, 0.19, 0.13],
-      repeat_rate: credited.filter(({repeats}) => repeats).length / credited.length,
+      repeat_rate: credited.filter(({ repeats }) => repeats).length / credited.length,
       credited: credited.length,
       experts,
     };

@@ -1,11 +1,11 @@
 // The range map without a page: the file, the camera, the dots.
-import assert from 'node:assert/strict';
-import {test} from 'node:test';
-import {Camera, depthOrder, nearest, normalise} from '../../src/web/range/projection.js';
-import {indexOf, kNone, readMap, visibleExperts} from '../../src/web/range/range_map.js';
-import {Splats} from '../../src/web/range/splats.js';
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Camera, depthOrder, nearest, normalise } from "../../src/web/range/projection.js";
+import { indexOf, kNone, readMap, visibleExperts } from "../../src/web/range/range_map.js";
+import { Splats } from "../../src/web/range/splats.js";
 
-test('a camera turns, and what is near is drawn last and found first', () => {
+test("a camera turns, and what is near is drawn last and found first", () => {
   const camera = new Camera();
   camera.yaw = camera.pitch = 0;
   const points = Float32Array.of(0, 0, -1, 0, 0, 1, 0.5, 0.5, 0);
@@ -25,7 +25,7 @@ test('a camera turns, and what is near is drawn last and found first', () => {
   assert.equal(camera.zoom, 8);
 });
 
-test('positions are centred, scaled, and never not a number', () => {
+test("positions are centred, scaled, and never not a number", () => {
   const points = normalise([[0, 0, 0], [4, 0, 0], [2, NaN, undefined], null]);
   assert.ok(points.every(Number.isFinite));
   const distances = [0, 3, 6, 9].map((i) => Math.hypot(points[i], points[i + 1], points[i + 2])).sort();
@@ -35,12 +35,20 @@ test('positions are centred, scaled, and never not a number', () => {
 
 const kMap = {
   version: 1,
-  topics: ['a', 'b'],
+  topics: ["a", "b"],
   variance_explained: [0.5, 0.2, 0.1],
   repeat_rate: null,
   credited: 1,
   experts: [
-    {layer: 1, expert: 0, activations: 50, specialisation: 0.6, topic: 1, position: [1, 0, 0], repeats: true},
+    {
+      layer: 1,
+      expert: 0,
+      activations: 50,
+      specialisation: 0.6,
+      topic: 1,
+      position: [1, 0, 0],
+      repeats: true,
+    },
     {
       layer: 3,
       expert: 7,
@@ -53,7 +61,7 @@ const kMap = {
   ],
 };
 
-test('a range map is read, filtered and refused', () => {
+test("a range map is read, filtered and refused", () => {
   const map = readMap(kMap);
   assert.deepEqual(
     [[...map.topicOf], [...map.counts], map.uncredited, [...map.faint]],
@@ -63,17 +71,17 @@ test('a range map is read, filtered and refused', () => {
   assert.deepEqual([...visibleExperts(map, new Set([1]))], [0, 1]);
   assert.deepEqual([indexOf(map, 3, 7), indexOf(map, 3, 6)], [1, -1]);
   for (const change of [
-    {version: 2},
-    {topics: null},
-    {experts: {}},
-    {experts: [{layer: 0, expert: 'x', topic: null}]},
-    {experts: [{layer: 0, expert: 0, topic: 2}]},
-    {experts: [{layer: 0, expert: 0, topic: -1}]},
+    { version: 2 },
+    { topics: null },
+    { experts: {} },
+    { experts: [{ layer: 0, expert: "x", topic: null }] },
+    { experts: [{ layer: 0, expert: 0, topic: 2 }] },
+    { experts: [{ layer: 0, expert: 0, topic: -1 }] },
   ])
-    assert.throws(() => readMap({...kMap, ...change}), /cannot be shown/, JSON.stringify(change));
+    assert.throws(() => readMap({ ...kMap, ...change }), /cannot be shown/, JSON.stringify(change));
 });
 
-test('dots stay within their radius and within the picture', () => {
+test("dots stay within their radius and within the picture", () => {
   const pixels = new Uint32Array(20 * 10);
   const splats = new Splats(pixels, 20, 10);
   splats.clear([0, 0, 0]);

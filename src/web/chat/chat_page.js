@@ -1,21 +1,21 @@
 // The Chat page: the conversations on the left, one of them in the middle, and the box to write in.
-import {h, icon, replace, setText} from '../lib/dom.js';
-import {count} from '../lib/format.js';
-import {append, lastId, newConversation, path, showVariant} from './conversation.js';
-import {Composer} from './composer.js';
-import {Library, openStorage} from './library.js';
-import {MessageView} from './message_view.js';
-import {Run} from './run.js';
-import {kDefaults} from './settings.js';
-import {SettingsDialog} from './settings_dialog.js';
-import {Sidebar} from './sidebar.js';
+import { h, icon, replace, setText } from "../lib/dom.js";
+import { count } from "../lib/format.js";
+import { append, lastId, newConversation, path, showVariant } from "./conversation.js";
+import { Composer } from "./composer.js";
+import { Library, openStorage } from "./library.js";
+import { MessageView } from "./message_view.js";
+import { Run } from "./run.js";
+import { kDefaults } from "./settings.js";
+import { SettingsDialog } from "./settings_dialog.js";
+import { Sidebar } from "./sidebar.js";
 
-const kSettingsKey = 'wader.settings';
+const kSettingsKey = "wader.settings";
 const kNearBottomPixels = 80;
 const kIdeas = [
-  'Write a Python function that merges two sorted lists.',
-  'Compose a short poem about a river at night.',
-  'What changed between HTTP/1.1 and HTTP/2? Give me a table.',
+  "Write a Python function that merges two sorted lists.",
+  "Compose a short poem about a river at night.",
+  "What changed between HTTP/1.1 and HTTP/2? Give me a table.",
 ];
 
 export function createPage(element, app) {
@@ -33,15 +33,15 @@ class ChatPage {
 
   constructor(element, app) {
     this.#app = app;
-    const {storage, lasting} = openStorage();
+    const { storage, lasting } = openStorage();
     this.#storage = storage;
     this.#library = new Library(storage);
-    if (!lasting) app.toast('This browser keeps nothing for this page: conversations end with it.');
+    if (!lasting) app.toast("This browser keeps nothing for this page: conversations end with it.");
     this.#build(element);
     this.#open(this.#library.load(this.#library.list()[0]?.id) ?? this.#fresh());
-    addEventListener('storage', (event) => Library.isOurs(event.key) && this.#changedElsewhere());
-    addEventListener('pagehide', () => this.#save());
-    app.feed.on('facts', () => this.#showContext());
+    addEventListener("storage", (event) => Library.isOurs(event.key) && this.#changedElsewhere());
+    addEventListener("pagehide", () => this.#save());
+    app.feed.on("facts", () => this.#showContext());
   }
 
   show() {
@@ -60,43 +60,48 @@ class ChatPage {
       settings: () => this.settings.open(this.#conversation.settings),
     });
     this.settings = new SettingsDialog((settings) => this.#setSettings(settings));
-    this.thread = h('div', {class: 'thread', role: 'log', 'aria-label': 'Conversation', 'aria-live': 'off'});
+    this.thread = h("div", {
+      class: "thread",
+      role: "log",
+      "aria-label": "Conversation",
+      "aria-live": "off",
+    });
     this.scroller = h(
-      'div',
-      {class: 'thread-scroll', tabindex: '-1', onscroll: () => this.#scrolled()},
+      "div",
+      { class: "thread-scroll", tabindex: "-1", onscroll: () => this.#scrolled() },
       this.thread,
     );
     this.toEnd = h(
-      'button',
+      "button",
       {
-        type: 'button',
-        class: 'to-end icon-button',
-        'aria-label': 'To the newest message',
+        type: "button",
+        class: "to-end icon-button",
+        "aria-label": "To the newest message",
         hidden: true,
         onclick: () => this.#scrollToEnd(true),
       },
-      icon('M10 4v12M5 11l5 5 5-5'),
+      icon("M10 4v12M5 11l5 5 5-5"),
     );
-    this.status = h('p', {class: 'visually-hidden', role: 'status'});
+    this.status = h("p", { class: "visually-hidden", role: "status" });
     const title = h(
-      'button',
-      {type: 'button', class: 'button quiet small sidebar-open', onclick: () => this.sidebar.toggle(true)},
-      icon('M3 5h14M3 10h14M3 15h9'),
-      'Conversations',
+      "button",
+      { type: "button", class: "button quiet small sidebar-open", onclick: () => this.sidebar.toggle(true) },
+      icon("M3 5h14M3 10h14M3 15h9"),
+      "Conversations",
     );
     const fresh = h(
-      'button',
-      {type: 'button', class: 'button quiet small', onclick: () => this.#open(this.#fresh())},
-      icon('M10 4v12M4 10h12'),
-      'New',
+      "button",
+      { type: "button", class: "button quiet small", onclick: () => this.#open(this.#fresh()) },
+      icon("M10 4v12M4 10h12"),
+      "New",
     );
     replace(
       element,
       this.sidebar.element,
       h(
-        'div',
-        {class: 'chat-main'},
-        h('div', {class: 'chat-top'}, title, fresh),
+        "div",
+        { class: "chat-main" },
+        h("div", { class: "chat-top" }, title, fresh),
         this.scroller,
         this.toEnd,
         this.composer.element,
@@ -114,7 +119,7 @@ class ChatPage {
       // Not ours, or from another version: the model's own settings then.
     }
     const id = `${Date.now().toString(36)}${Math.random().toString(36).slice(2, 8)}`;
-    return newConversation(id, {...kDefaults, ...kept}, Date.now());
+    return newConversation(id, { ...kDefaults, ...kept }, Date.now());
   }
 
   #open(conversation) {
@@ -154,8 +159,8 @@ class ChatPage {
   }
 
   #keep(conversation) {
-    const {kept, dropped} = this.#library.save(conversation);
-    if (!kept) this.#app.toast('This conversation is too long for what the browser keeps.');
+    const { kept, dropped } = this.#library.save(conversation);
+    if (!kept) this.#app.toast("This conversation is too long for what the browser keeps.");
     for (const title of dropped) this.#app.toast(`Made room: “${title}” is no longer kept.`);
   }
 
@@ -188,7 +193,7 @@ class ChatPage {
     if (messages.length === 0) {
       replace(this.thread, this.#welcome());
     } else {
-      this.thread.querySelector('.welcome')?.remove();
+      this.thread.querySelector(".welcome")?.remove();
       [...views.values()].forEach((view, i) => {
         if (this.thread.children[i] !== view.element)
           this.thread.insertBefore(view.element, this.thread.children[i]);
@@ -201,15 +206,15 @@ class ChatPage {
 
   #welcome() {
     return h(
-      'div',
-      {class: 'welcome'},
-      h('h2', {}, 'What shall we talk about?'),
-      h('p', {class: 'muted'}, 'Everything stays on this machine.'),
+      "div",
+      { class: "welcome" },
+      h("h2", {}, "What shall we talk about?"),
+      h("p", { class: "muted" }, "Everything stays on this machine."),
       h(
-        'div',
-        {class: 'ideas'},
+        "div",
+        { class: "ideas" },
         kIdeas.map((idea) =>
-          h('button', {type: 'button', class: 'idea', onclick: () => this.#send(idea)}, idea),
+          h("button", { type: "button", class: "idea", onclick: () => this.#send(idea) }, idea),
         ),
       ),
     );
@@ -230,14 +235,14 @@ class ChatPage {
 
   #send(text) {
     if (this.#runs.has(this.#conversation.id)) return false;
-    const node = append(this.#conversation, lastId(this.#conversation), {role: 'user', text}, Date.now());
+    const node = append(this.#conversation, lastId(this.#conversation), { role: "user", text }, Date.now());
     this.#ask(node.id);
     return true;
   }
 
   #edit(node, text) {
     if (this.#runs.has(this.#conversation.id)) return;
-    const edited = append(this.#conversation, node.parent, {role: 'user', text}, Date.now());
+    const edited = append(this.#conversation, node.parent, { role: "user", text }, Date.now());
     this.#ask(edited.id);
   }
 
@@ -247,7 +252,7 @@ class ChatPage {
 
   #ask(parent) {
     const conversation = this.#conversation;
-    const node = append(conversation, parent, {role: 'assistant', text: '', reasoning: ''}, Date.now());
+    const node = append(conversation, parent, { role: "assistant", text: "", reasoning: "" }, Date.now());
     const run = new Run(conversation, node, {
       model: this.#app.feed.facts?.model.id,
       changed: () => this.#progress(run),
@@ -258,7 +263,7 @@ class ChatPage {
     this.#keep(conversation);
     this.#showList();
     this.#render();
-    setText(this.status, 'Asked.');
+    setText(this.status, "Asked.");
     run.start();
   }
 
@@ -270,28 +275,28 @@ class ChatPage {
 
   #ended(run) {
     this.#runs.delete(run.conversation.id);
-    const {node, conversation} = run;
+    const { node, conversation } = run;
     if (this.#library.load(conversation.id) || conversation === this.#conversation) this.#keep(conversation);
     this.#showList();
     if (conversation === this.#conversation) this.#render();
     setText(
       this.status,
-      node.error ? `Failed: ${node.error}` : node.stopped ? 'Stopped.' : 'The answer is complete.',
+      node.error ? `Failed: ${node.error}` : node.stopped ? "Stopped." : "The answer is complete.",
     );
   }
 
   #showContext() {
     const limit = this.#app.feed.facts?.model.context;
-    const figures = path(this.#conversation ?? {children: {}}).findLast((node) => node.figures)?.figures;
+    const figures = path(this.#conversation ?? { children: {} }).findLast((node) => node.figures)?.figures;
     this.composer.setContext(
       figures && limit
         ? `${count(figures.promptTokens + figures.tokens)} of ${count(limit)} tokens of context`
-        : '',
+        : "",
     );
   }
 
   #scrolled() {
-    const {scrollTop, scrollHeight, clientHeight} = this.scroller;
+    const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     this.#atBottom = scrollHeight - scrollTop - clientHeight < kNearBottomPixels;
     this.toEnd.hidden = this.#atBottom;
   }

@@ -4,10 +4,19 @@
 // {id, title, updated (ms), settings, nodes: {id: {id, parent, role, text, …}}, children: {id or 'root': [ids]},
 //  chosen: {id or 'root': index into children}}
 
-export const kRoot = 'root';
+export const kRoot = "root";
 
 export function newConversation(id, settings, now) {
-  return {id, title: '', updated: now, settings: {...settings}, nodes: {}, children: {}, chosen: {}, next: 1};
+  return {
+    id,
+    title: "",
+    updated: now,
+    settings: { ...settings },
+    nodes: {},
+    children: {},
+    chosen: {},
+    next: 1,
+  };
 }
 
 // The messages from the first to the last on the branch that is shown.
@@ -31,20 +40,20 @@ export function lastId(conversation) {
 // Adds a message below `parent` and shows its branch.
 export function append(conversation, parent, message, now) {
   const id = `m${conversation.next++}`;
-  const node = {...message, id, parent};
+  const node = { ...message, id, parent };
   conversation.nodes[id] = node;
   const siblings = (conversation.children[parent] ??= []);
   siblings.push(id);
   conversation.chosen[parent] = siblings.length - 1;
   conversation.updated = now;
-  if (!conversation.title && message.role === 'user') conversation.title = titleOf(message.text);
+  if (!conversation.title && message.role === "user") conversation.title = titleOf(message.text);
   return node;
 }
 
 // Which of how many variants of this message is shown: {index from 0, count}.
 export function variants(conversation, id) {
   const siblings = conversation.children[conversation.nodes[id].parent];
-  return {index: siblings.indexOf(id), count: siblings.length};
+  return { index: siblings.indexOf(id), count: siblings.length };
 }
 
 export function showVariant(conversation, id, index) {
@@ -58,23 +67,23 @@ export function showVariant(conversation, id, index) {
 export function requestMessages(conversation, parent) {
   const messages = [];
   for (let node = conversation.nodes[parent]; node; node = conversation.nodes[node.parent])
-    if (node.role === 'user' || node.text) messages.unshift({role: node.role, content: node.text});
+    if (node.role === "user" || node.text) messages.unshift({ role: node.role, content: node.text });
   const system = conversation.settings.system?.trim();
-  return system ? [{role: 'system', content: system}, ...messages] : messages;
+  return system ? [{ role: "system", content: system }, ...messages] : messages;
 }
 
 export function titleOf(text) {
-  const line = text.trim().split('\n', 1)[0].replace(/\s+/g, ' ');
+  const line = text.trim().split("\n", 1)[0].replace(/\s+/g, " ");
   return line.length > 60 ? `${line.slice(0, 59).trimEnd()}…` : line;
 }
 
 // A conversation from storage, or null for anything that is none: a text from an older version, or changed by
 // hand, must not break the page.
 export function checkConversation(value) {
-  const object = (x) => x !== null && typeof x === 'object' && !Array.isArray(x);
+  const object = (x) => x !== null && typeof x === "object" && !Array.isArray(x);
   if (
     !object(value) ||
-    typeof value.id !== 'string' ||
+    typeof value.id !== "string" ||
     !object(value.nodes) ||
     !object(value.children) ||
     !object(value.chosen) ||
@@ -82,10 +91,10 @@ export function checkConversation(value) {
     !Number.isInteger(value.next)
   )
     return null;
-  if (!Number.isFinite(value.updated) || typeof value.title !== 'string') return null;
+  if (!Number.isFinite(value.updated) || typeof value.title !== "string") return null;
   for (const [id, node] of Object.entries(value.nodes)) {
-    if (!object(node) || node.id !== id || typeof node.text !== 'string') return null;
-    if (node.role !== 'user' && node.role !== 'assistant') return null;
+    if (!object(node) || node.id !== id || typeof node.text !== "string") return null;
+    if (node.role !== "user" && node.role !== "assistant") return null;
     if (!value.children[node.parent]?.includes(id)) return null;
   }
   const seen = new Set();

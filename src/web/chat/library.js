@@ -1,8 +1,8 @@
 // The conversations kept in the browser: one entry each, so that a long one never rewrites the others. When
 // there are too many, or the browser has no more room, the one untouched for longest goes.
-import {checkConversation} from './conversation.js';
+import { checkConversation } from "./conversation.js";
 
-const kPrefix = 'wader.chat.';
+const kPrefix = "wader.chat.";
 export const kConversationsMax = 60;
 export const kCharactersMax = 3_000_000; // browsers give a site about five million
 
@@ -18,7 +18,7 @@ export class Library {
     return this.#ids()
       .map((id) => this.load(id))
       .filter(Boolean)
-      .map(({id, title, updated}) => ({id, title, updated}))
+      .map(({ id, title, updated }) => ({ id, title, updated }))
       .sort((a, b) => b.updated - a.updated);
   }
 
@@ -37,7 +37,7 @@ export class Library {
     const dropped = [];
     const dropOne = () => {
       const oldest = this.list()
-        .filter(({id}) => id !== conversation.id)
+        .filter(({ id }) => id !== conversation.id)
         .at(-1);
       if (!oldest) return false;
       this.remove(oldest.id);
@@ -50,9 +50,9 @@ export class Library {
     for (;;) {
       try {
         this.#storage.setItem(kPrefix + conversation.id, text);
-        return {kept: true, dropped};
+        return { kept: true, dropped };
       } catch {
-        if (!dropOne()) return {kept: false, dropped};
+        if (!dropOne()) return { kept: false, dropped };
       }
     }
   }
@@ -84,10 +84,10 @@ export class Library {
 // Where storage is off (a private window, a policy) conversations live as long as the page.
 export function openStorage() {
   try {
-    const probe = 'wader.probe';
-    localStorage.setItem(probe, '1');
+    const probe = "wader.probe";
+    localStorage.setItem(probe, "1");
     localStorage.removeItem(probe);
-    return {storage: localStorage, lasting: true};
+    return { storage: localStorage, lasting: true };
   } catch {
     const map = new Map();
     return {

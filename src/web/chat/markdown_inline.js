@@ -6,14 +6,14 @@ const kUrlMax = 2048;
 const kDepthMax = 24; // of emphasis in emphasis; deeper is text
 const kPunctuation = /[!-/:-@[-`{-~\p{P}\p{S}]/u;
 const kEscapable = /[!-/:-@[-`{-~]/;
-const kEntities = {amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0', '#39': "'"};
+const kEntities = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", "#39": "'" };
 
 // The address as it will be opened, or null when no page should link there.
 export function safeUrl(text) {
   if (text.length > kUrlMax || !/^(https?:\/\/|mailto:)/i.test(text)) return null;
   try {
     const url = new URL(text);
-    return ['http:', 'https:', 'mailto:'].includes(url.protocol) ? url.href : null;
+    return ["http:", "https:", "mailto:"].includes(url.protocol) ? url.href : null;
   } catch {
     return null;
   }
@@ -50,15 +50,15 @@ class InlineParser {
   step() {
     const source = this.source;
     const c = source[this.at];
-    if (c === '\\') return this.escape();
-    if (c === '`') return this.code();
-    if (c === '*' || c === '_' || c === '~') return this.delimiters(c);
-    if (c === '[') return this.open(1, false);
-    if (c === '!' && source[this.at + 1] === '[') return this.open(2, true);
-    if (c === ']') return this.close();
-    if (c === '<') return this.autolink();
-    if (c === '&') return this.entity();
-    if (c === 'h' || c === 'H') return this.bareUrl();
+    if (c === "\\") return this.escape();
+    if (c === "`") return this.code();
+    if (c === "*" || c === "_" || c === "~") return this.delimiters(c);
+    if (c === "[") return this.open(1, false);
+    if (c === "!" && source[this.at + 1] === "[") return this.open(2, true);
+    if (c === "]") return this.close();
+    if (c === "<") return this.autolink();
+    if (c === "&") return this.entity();
+    if (c === "h" || c === "H") return this.bareUrl();
     const rest = /[^\\`*_~[\]!<&hH]+/y;
     rest.lastIndex = this.at;
     this.text(rest.exec(source)?.[0] ?? c);
@@ -66,8 +66,8 @@ class InlineParser {
 
   text(text) {
     const last = this.nodes.at(-1);
-    if (last?.type === 'text') last.text += text;
-    else this.nodes.push({type: 'text', text});
+    if (last?.type === "text") last.text += text;
+    else this.nodes.push({ type: "text", text });
     this.at += text.length;
   }
 
@@ -77,28 +77,28 @@ class InlineParser {
   }
 
   escape() {
-    const next = this.source[this.at + 1] ?? '';
+    const next = this.source[this.at + 1] ?? "";
     if (kEscapable.test(next)) this.literal(next, 2);
-    else this.text('\\');
+    else this.text("\\");
   }
 
   entity() {
     const match = /^&([a-z]+|#39);/.exec(this.source.slice(this.at, this.at + 8));
     const decoded = match && Object.hasOwn(kEntities, match[1]) ? kEntities[match[1]] : null;
     if (decoded) this.literal(decoded, match[0].length);
-    else this.text('&');
+    else this.text("&");
   }
 
   code() {
-    const run = runLength(this.source, this.at, '`');
+    const run = runLength(this.source, this.at, "`");
     if (!this.noCloser.has(run)) {
       let from = this.at + run;
-      while ((from = this.source.indexOf('`', from)) >= 0) {
-        const length = runLength(this.source, from, '`');
+      while ((from = this.source.indexOf("`", from)) >= 0) {
+        const length = runLength(this.source, from, "`");
         if (length === run) {
-          let text = this.source.slice(this.at + run, from).replace(/\n/g, ' ');
+          let text = this.source.slice(this.at + run, from).replace(/\n/g, " ");
           if (/^ .* $/s.test(text) && text.trim()) text = text.slice(1, -1);
-          this.nodes.push({type: 'code', text});
+          this.nodes.push({ type: "code", text });
           this.at = from + run;
           return;
         }
@@ -106,83 +106,83 @@ class InlineParser {
       }
       this.noCloser.set(run, true);
     }
-    this.text('`'.repeat(run));
+    this.text("`".repeat(run));
   }
 
   delimiters(c) {
     const run = runLength(this.source, this.at, c);
-    const before = this.at === 0 ? ' ' : this.source[this.at - 1];
-    const after = this.source[this.at + run] ?? ' ';
+    const before = this.at === 0 ? " " : this.source[this.at - 1];
+    const after = this.source[this.at + run] ?? " ";
     const space = (x) => /\s/.test(x);
     const mark = (x) => kPunctuation.test(x);
     const left = !space(after) && (!mark(after) || space(before) || mark(before));
     const right = !space(before) && (!mark(before) || space(after) || mark(after));
-    const within = c === '_';
+    const within = c === "_";
     this.nodes.push({
-      type: 'run',
+      type: "run",
       c,
       length: run,
       original: run,
-      opens: left && (!within || !right || mark(before)) && (c !== '~' || run === 2),
-      closes: right && (!within || !left || mark(after)) && (c !== '~' || run === 2),
+      opens: left && (!within || !right || mark(before)) && (c !== "~" || run === 2),
+      closes: right && (!within || !left || mark(after)) && (c !== "~" || run === 2),
     });
     this.at += run;
   }
 
   open(length, image) {
-    this.brackets.push({node: this.nodes.length, image, from: this.at});
-    this.nodes.push({type: 'text', text: image ? '![' : '['});
-    this.nodes.push({type: 'text', text: ''}); // so that text does not run into the bracket
+    this.brackets.push({ node: this.nodes.length, image, from: this.at });
+    this.nodes.push({ type: "text", text: image ? "![" : "[" });
+    this.nodes.push({ type: "text", text: "" }); // so that text does not run into the bracket
     this.at += length;
   }
 
   close() {
     const bracket = this.brackets.pop();
     const target = bracket ? this.target(this.at + 1) : null;
-    if (!target) return this.text(']');
+    if (!target) return this.text("]");
     const inside = this.nodes.splice(bracket.node).slice(1);
     if (bracket.image) {
-      this.nodes.push({type: 'image', href: target.href, alt: plainText(inside)});
+      this.nodes.push({ type: "image", href: target.href, alt: plainText(inside) });
     } else {
       // A link in a link is none: the outer brackets stay text.
       this.brackets = this.brackets.filter((open) => open.image);
-      this.nodes.push({type: 'link', href: target.href, children: resolveEmphasis(inside), depth: 1});
+      this.nodes.push({ type: "link", href: target.href, children: resolveEmphasis(inside), depth: 1 });
     }
     this.at = target.end;
   }
 
   // "(address "title")" at `from`, of an address that may be linked; else null, and all stays text.
   target(from) {
-    if (this.source[from] !== '(') return null;
+    if (this.source[from] !== "(") return null;
     const text = this.source.slice(from, from + kUrlMax + 512);
     const match =
       /^\(\s{0,8}(?:<([^<>\n]*)>|([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*))(?:\s{1,8}(?:"[^"]*"|'[^']*'))?\s{0,8}\)/.exec(
         text,
       );
     const href = match ? safeUrl(match[1] ?? match[2]) : null;
-    return href ? {href, end: from + match[0].length} : null;
+    return href ? { href, end: from + match[0].length } : null;
   }
 
   autolink() {
     const match = /^<((?:https?:\/\/|mailto:)[^\s<>]*)>/i.exec(this.source.slice(this.at, this.at + kUrlMax));
     const href = match ? safeUrl(match[1]) : null;
-    if (!href) return this.text('<');
-    this.nodes.push({type: 'link', href, children: [{type: 'text', text: match[1]}]});
+    if (!href) return this.text("<");
+    this.nodes.push({ type: "link", href, children: [{ type: "text", text: match[1] }] });
     this.at += match[0].length;
   }
 
   bareUrl() {
-    const before = this.source[this.at - 1] ?? ' ';
+    const before = this.source[this.at - 1] ?? " ";
     const match =
-      !/[tT]/.test(this.source[this.at + 1] ?? '') || /\w/.test(before) || this.brackets.length > 0
+      !/[tT]/.test(this.source[this.at + 1] ?? "") || /\w/.test(before) || this.brackets.length > 0
         ? null
         : /^https?:\/\/[^\s<>"`\\]+/i.exec(this.source.slice(this.at, this.at + kUrlMax));
     if (!match) return this.text(this.source[this.at]);
-    let url = match[0].replace(/[.,:;!?'*_~\]]+$/, '');
-    if (url.endsWith(')') && !url.includes('(')) url = url.replace(/\)+$/, '').replace(/[.,:;!?]+$/, '');
+    let url = match[0].replace(/[.,:;!?'*_~\]]+$/, "");
+    if (url.endsWith(")") && !url.includes("(")) url = url.replace(/\)+$/, "").replace(/[.,:;!?]+$/, "");
     const href = safeUrl(url);
     if (!href) return this.text(this.source[this.at]);
-    this.nodes.push({type: 'link', href, children: [{type: 'text', text: url}]});
+    this.nodes.push({ type: "link", href, children: [{ type: "text", text: url }] });
     this.at += url.length;
   }
 }
@@ -199,8 +199,8 @@ function resolveEmphasis(nodes) {
   const out = [];
   const floors = new Map();
   for (const node of nodes) {
-    if (node.type === 'run' && node.closes) closeRuns(node, out, floors);
-    if (node.type !== 'run' || node.length > 0) out.push(node);
+    if (node.type === "run" && node.closes) closeRuns(node, out, floors);
+    if (node.type !== "run" || node.length > 0) out.push(node);
   }
   return clean(out);
 }
@@ -216,7 +216,7 @@ function closeRuns(closer, out, floors) {
       return;
     }
     const opener = out[at];
-    const size = closer.c === '~' || (opener.length >= 2 && closer.length >= 2) ? 2 : 1;
+    const size = closer.c === "~" || (opener.length >= 2 && closer.length >= 2) ? 2 : 1;
     const depth = 1 + depthOf(out, at + 1);
     if (depth > kDepthMax) {
       // Only hostile text comes here: what follows of this kind is text, without another look at all of it.
@@ -230,7 +230,7 @@ function closeRuns(closer, out, floors) {
     opener.length -= size;
     closer.length -= size;
     if (opener.length === 0) out.pop();
-    out.push({type: closer.c === '~' ? 'strike' : size === 2 ? 'strong' : 'em', children, depth});
+    out.push({ type: closer.c === "~" ? "strike" : size === 2 ? "strong" : "em", children, depth });
     for (const [key, value] of floors) floors.set(key, Math.min(value, out.length - 1));
   }
 }
@@ -242,7 +242,7 @@ function depthOf(nodes, from) {
 }
 
 function matches(opener, closer) {
-  if (opener.type !== 'run' || opener.c !== closer.c || !opener.opens || opener.length === 0) return false;
+  if (opener.type !== "run" || opener.c !== closer.c || !opener.opens || opener.length === 0) return false;
   const odd =
     (opener.closes || closer.opens) &&
     (opener.original + closer.original) % 3 === 0 &&
@@ -254,10 +254,10 @@ function matches(opener, closer) {
 function clean(nodes) {
   const out = [];
   for (const node of nodes) {
-    const text = node.type === 'run' ? node.c.repeat(node.length) : node.type === 'text' ? node.text : null;
+    const text = node.type === "run" ? node.c.repeat(node.length) : node.type === "text" ? node.text : null;
     if (text === null) out.push(node);
-    else if (text && out.at(-1)?.type === 'text') out.at(-1).text += text;
-    else if (text) out.push({type: 'text', text});
+    else if (text && out.at(-1)?.type === "text") out.at(-1).text += text;
+    else if (text) out.push({ type: "text", text });
   }
   return out;
 }
@@ -265,5 +265,5 @@ function clean(nodes) {
 function plainText(nodes) {
   return nodes
     .map((node) => node.text ?? (node.c ? node.c.repeat(node.length) : plainText(node.children ?? [])))
-    .join('');
+    .join("");
 }

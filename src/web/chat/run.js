@@ -1,9 +1,9 @@
 // One request for an answer, from the click to its last token. It belongs to its conversation, not to the
 // screen: it goes on while another one is shown.
-import {getJson, readEvents} from '../lib/api.js';
-import {Answer} from './answer.js';
-import {requestMessages} from './conversation.js';
-import {requestParameters} from './settings.js';
+import { getJson, readEvents } from "../lib/api.js";
+import { Answer } from "./answer.js";
+import { requestMessages } from "./conversation.js";
+import { requestParameters } from "./settings.js";
 
 export class Run {
   answer;
@@ -25,8 +25,8 @@ export class Run {
 
   async start() {
     try {
-      await readEvents('v1/chat/completions', {
-        method: 'POST',
+      await readEvents("v1/chat/completions", {
+        method: "POST",
         signal: this.#abort.signal,
         body: await this.#body(),
         take: (event) => {
@@ -34,9 +34,9 @@ export class Run {
           this.#changed();
         },
       });
-      if (!this.answer.finish && !this.answer.error) this.answer.error = 'The answer broke off.';
+      if (!this.answer.finish && !this.answer.error) this.answer.error = "The answer broke off.";
     } catch (error) {
-      if (error.name !== 'AbortError') this.answer.error = error.message;
+      if (error.name !== "AbortError") this.answer.error = error.message;
     }
     cancelAnimationFrame(this.#frame);
     this.#store();
@@ -44,13 +44,13 @@ export class Run {
   }
 
   async #body() {
-    const {conversation, node} = this;
+    const { conversation, node } = this;
     const model =
-      this.#callbacks.model ?? (await getJson('v1/models', {signal: this.#abort.signal})).data[0]?.id;
+      this.#callbacks.model ?? (await getJson("v1/models", { signal: this.#abort.signal })).data[0]?.id;
     return {
       model,
       stream: true,
-      stream_options: {include_usage: true},
+      stream_options: { include_usage: true },
       messages: requestMessages(conversation, node.parent),
       ...requestParameters(conversation.settings),
     };
@@ -66,7 +66,7 @@ export class Run {
   }
 
   #store() {
-    const {answer, node} = this;
+    const { answer, node } = this;
     node.text = answer.text;
     node.reasoning = answer.reasoning;
     if (answer.reasoningMs !== null) node.reasoningSeconds = answer.reasoningMs / 1000;

@@ -7,7 +7,7 @@ const kBands = [1, 2, 4, 8, 16];
 
 // `ratio`: device pixels a CSS pixel. Returns {layers, experts, bands, rows, cellWidth, cellHeight, gap, pitch,
 // left, width, height}, all in device pixels.
-export function layoutGrid({layers, experts}, cssWidth, cssHeight, ratio) {
+export function layoutGrid({ layers, experts }, cssWidth, cssHeight, ratio) {
   const width = Math.floor(cssWidth * ratio);
   const height = Math.floor(cssHeight * ratio);
   const gap = (pitch) =>
@@ -23,11 +23,11 @@ export function layoutGrid({layers, experts}, cssWidth, cssHeight, ratio) {
       Math.min(Math.floor(height / rows), Math.round(26 * ratio)),
     );
     const size = Math.min(cellWidth, cellHeight) / ratio;
-    const candidate = {bands, rows, cellWidth, cellHeight, gap: gap(pitch), size};
+    const candidate = { bands, rows, cellWidth, cellHeight, gap: gap(pitch), size };
     if (!best || candidate.size > best.size * 1.15) best = candidate;
     if (best === candidate && size >= kCellMin) break;
   }
-  const {bands, rows, cellWidth, cellHeight} = best;
+  const { bands, rows, cellWidth, cellHeight } = best;
   // Where there are gaps, they take up what is left of the width.
   const pitch =
     best.gap > 0
@@ -71,7 +71,7 @@ export function cellAt(grid, x, y) {
     row >= 0 &&
     row < grid.rows &&
     expert < grid.experts;
-  return inside ? {layer, expert} : null;
+  return inside ? { layer, expert } : null;
 }
 
 // The ImageData's own pixels, and how a cell is filled. Cells of at least four pixels leave a line free.
@@ -86,7 +86,7 @@ export class Raster {
     this.corners = new Int32Array(grid.layers * grid.experts);
     for (let layer = 0; layer < grid.layers; layer++) {
       for (let expert = 0; expert < grid.experts; expert++) {
-        const {x, y} = cellCorner(grid, layer, expert);
+        const { x, y } = cellCorner(grid, layer, expert);
         this.corners[layer * grid.experts + expert] = y * grid.width + x;
       }
     }

@@ -1,10 +1,10 @@
 // The grid on its canvas: sizes it, paints what changed once a frame, and tells which cell is pointed at.
 // The canvas carries its own measurement: data-fps, data-paint-ms, data-frames.
-import {h} from '../lib/dom.js';
-import {colours, css, onTheme, reducedMotion} from '../lib/theme.js';
-import {FrameMeter} from './frame_meter.js';
-import {cellAt, cellCorner, layoutGrid, Raster} from './grid_geometry.js';
-import {paletteOf} from './heat.js';
+import { h } from "../lib/dom.js";
+import { colours, css, onTheme, reducedMotion } from "../lib/theme.js";
+import { FrameMeter } from "./frame_meter.js";
+import { cellAt, cellCorner, layoutGrid, Raster } from "./grid_geometry.js";
+import { paletteOf } from "./heat.js";
 
 const kStripHeight = 44; // the hit rates above the grid, with the layers' numbers
 const kStagePadding = 3; // as in experts.css: room for the cursor's frame
@@ -24,37 +24,37 @@ export class GridView {
   #calm = 0;
   #cursor = null;
   #visible = false;
-  #stripText = '';
+  #stripText = "";
   #stripAt = 0;
 
   // tick(seconds) → true while there is something to animate; pick(cell or null, byKeyboard).
-  constructor({tick, pick}) {
+  constructor({ tick, pick }) {
     this.#tick = tick;
     this.#pick = pick;
-    this.canvas = h('canvas', {
-      class: 'grid-canvas',
-      tabindex: '0',
-      role: 'application',
-      'aria-roledescription': 'grid of experts',
-      'aria-describedby': 'grid-help',
-      'aria-label': 'Experts: layers across, experts down',
+    this.canvas = h("canvas", {
+      class: "grid-canvas",
+      tabindex: "0",
+      role: "application",
+      "aria-roledescription": "grid of experts",
+      "aria-describedby": "grid-help",
+      "aria-label": "Experts: layers across, experts down",
       onkeydown: (event) => this.#key(event),
       onpointermove: (event) => this.#point(event),
       onpointerdown: (event) => this.#point(event),
       onpointerleave: () => this.#leave(),
       onblur: () => this.#leave(),
     });
-    this.strip = h('canvas', {class: 'grid-strip', role: 'img', 'aria-label': 'Hit rate of each layer'});
-    this.mark = h('div', {class: 'grid-mark', hidden: true});
-    this.tip = h('div', {class: 'grid-tip', hidden: true});
+    this.strip = h("canvas", { class: "grid-strip", role: "img", "aria-label": "Hit rate of each layer" });
+    this.mark = h("div", { class: "grid-mark", hidden: true });
+    this.tip = h("div", { class: "grid-tip", hidden: true });
     this.stage = h(
-      'div',
-      {class: 'grid-stage'},
+      "div",
+      { class: "grid-stage" },
       this.strip,
-      h('div', {class: 'grid-cells'}, this.canvas, this.mark, this.tip),
+      h("div", { class: "grid-cells" }, this.canvas, this.mark, this.tip),
     );
     // Only written to pixel by pixel: kept in memory, it is not sent through the GPU and back each frame.
-    this.context = this.canvas.getContext('2d', {alpha: false, willReadFrequently: true});
+    this.context = this.canvas.getContext("2d", { alpha: false, willReadFrequently: true });
     new ResizeObserver(() => this.layout()).observe(this.stage);
     onTheme(() => this.layout(true));
   }
@@ -96,23 +96,23 @@ export class GridView {
     this.canvas.style.width = `${grid.width / ratio}px`;
     this.canvas.style.height = `${grid.height / ratio}px`;
     this.colours = colours([
-      'absent',
-      'resident',
-      'heat',
-      'disk',
-      'grid-bg',
-      'muted',
-      'line',
-      'accent',
-      'danger',
+      "absent",
+      "resident",
+      "heat",
+      "disk",
+      "grid-bg",
+      "muted",
+      "line",
+      "accent",
+      "danger",
     ]);
     this.palette = paletteOf(this.colours);
     this.image = this.context.createImageData(grid.width, grid.height);
-    const [red, green, blue] = this.colours['grid-bg'];
+    const [red, green, blue] = this.colours["grid-bg"];
     const ground = (0xff000000 | (blue << 16) | (green << 8) | red) >>> 0;
     this.raster = new Raster(grid, new Uint32Array(this.image.data.buffer), ground);
     this.#heat.touchAll();
-    this.#stripText = '';
+    this.#stripText = "";
     this.#drawStrip();
     if (this.#cursor) this.#showCursor();
     this.kick();
@@ -148,7 +148,7 @@ export class GridView {
   }
 
   #measure() {
-    const {fps, paintMs, frames} = this.meter;
+    const { fps, paintMs, frames } = this.meter;
     if (frames % 15 !== 0) return;
     this.canvas.dataset.frames = frames;
     if (Number.isNaN(fps)) return;
@@ -158,17 +158,17 @@ export class GridView {
 
   // A bar a layer, and below it the layer's number where there is room for it.
   #drawStrip() {
-    const {grid} = this;
+    const { grid } = this;
     const text = [...this.#figures.hits].map((share) => Math.round(share * 100)).join();
     if (text === this.#stripText) return;
     this.#stripText = text;
-    const {ratio} = grid;
+    const { ratio } = grid;
     const height = Math.round(kStripHeight * ratio);
     if (this.strip.width !== grid.width) this.strip.width = grid.width;
     if (this.strip.height !== height) this.strip.height = height;
     this.strip.style.width = `${grid.width / ratio}px`;
     this.strip.style.height = `${kStripHeight}px`;
-    const context = this.strip.getContext('2d');
+    const context = this.strip.getContext("2d");
     context.clearRect(0, 0, grid.width, height);
     const barHeight = height - Math.round(16 * ratio);
     const inner = grid.bands * grid.cellWidth;
@@ -186,12 +186,12 @@ export class GridView {
   }
 
   #drawNumbers(context, height, inner) {
-    const {grid} = this;
+    const { grid } = this;
     const names = this.#shape.layerNumbers;
     context.font = `${Math.round(10.5 * grid.ratio)}px system-ui, sans-serif`;
     context.fillStyle = css(this.colours.muted);
-    context.textAlign = 'center';
-    context.textBaseline = 'alphabetic';
+    context.textAlign = "center";
+    context.textBaseline = "alphabetic";
     const room = context.measureText(String(names.at(-1))).width + 8 * grid.ratio;
     const every = [1, 2, 4, 8, 16, 32, 64].find((step) => step * grid.pitch >= room) ?? 128;
     for (let layer = 0; layer < grid.layers; layer += every) {
@@ -211,9 +211,9 @@ export class GridView {
   }
 
   #showCursor() {
-    const {grid, raster} = this;
-    const {layer, expert} = this.#cursor;
-    const {x, y} = cellCorner(grid, layer, expert);
+    const { grid, raster } = this;
+    const { layer, expert } = this.#cursor;
+    const { x, y } = cellCorner(grid, layer, expert);
     const place = (node, left, top) => {
       node.style.left = `${left}px`;
       node.style.top = `${top}px`;
@@ -225,7 +225,7 @@ export class GridView {
     this.tip.textContent = `Layer ${this.#shape.layerNumbers[layer]} · expert ${expert}`;
     const right = css(x) > css(grid.width) / 2;
     place(this.tip, css(x) + (right ? -8 : css(raster.inkWidth) + 8), css(y));
-    this.tip.classList.toggle('to-left', right);
+    this.tip.classList.toggle("to-left", right);
   }
 
   #point(event) {
@@ -246,8 +246,8 @@ export class GridView {
 
   #key(event) {
     if (!this.grid) return;
-    const {layers, experts} = this.#shape;
-    const {layer, expert} = this.#cursor ?? {layer: 0, expert: 0};
+    const { layers, experts } = this.#shape;
+    const { layer, expert } = this.#cursor ?? { layer: 0, expert: 0 };
     const moves = {
       ArrowLeft: [layer - 1, expert],
       ArrowRight: [layer + 1, expert],
@@ -258,11 +258,11 @@ export class GridView {
       Home: [0, expert],
       End: [layers - 1, expert],
     };
-    if (event.key === 'Escape') return this.select(null);
+    if (event.key === "Escape") return this.select(null);
     if (!moves[event.key]) return;
     event.preventDefault();
     const clamp = (value, count) => Math.max(0, Math.min(value, count - 1));
     const [toLayer, toExpert] = this.#cursor ? moves[event.key] : [0, 0];
-    this.select({layer: clamp(toLayer, layers), expert: clamp(toExpert, experts)});
+    this.select({ layer: clamp(toLayer, layers), expert: clamp(toExpert, experts) });
   }
 }

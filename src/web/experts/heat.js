@@ -117,7 +117,7 @@ export function shadeOf(resident, heat, read) {
 
 // The colours of all shades as pixels of an ImageData (little-endian: 0xAABBGGRR). `colours`: absent, resident,
 // heat, disk as [r, g, b].
-export function paletteOf({absent, resident, heat, disk}) {
+export function paletteOf({ absent, resident, heat, disk }) {
   const palette = new Uint32Array(kColours);
   const mix = (a, b, share) => a.map((x, i) => x + (b[i] - x) * share);
   for (let r = 0; r < 2; r++) {

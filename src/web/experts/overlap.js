@@ -24,7 +24,7 @@ export class RoutingFigures {
   }
 
   take(pass) {
-    const {layers, chosen} = this.shape;
+    const { layers, chosen } = this.shape;
     for (let layer = 0; layer < layers; layer++) {
       let misses = 0;
       for (let i = layer * chosen; i < (layer + 1) * chosen; i++) misses += pass.read[i];
@@ -44,7 +44,7 @@ export class RoutingFigures {
   }
 
   #shared(a, layerA, b, layerB) {
-    const {chosen} = this.shape;
+    const { chosen } = this.shape;
     const stamp = ++this.#stamp;
     let count = 0;
     for (let i = layerA * chosen; i < (layerA + 1) * chosen; i++) this.#mark[a[i]] = stamp;

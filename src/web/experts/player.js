@@ -1,8 +1,8 @@
 // The controls under the grid: live, pause, token by token.
-import {h, icon, replace, setText} from '../lib/dom.js';
+import { h, icon, replace, setText } from "../lib/dom.js";
 
-const kPlay = 'M6 4l10 6-10 6z';
-const kPause = 'M7 4v12M13 4v12';
+const kPlay = "M6 4l10 6-10 6z";
+const kPause = "M7 4v12M13 4v12";
 const kRates = [1, 2, 4, 8, 16, 32];
 
 export class Player {
@@ -13,49 +13,49 @@ export class Player {
   constructor(callbacks) {
     this.#callbacks = callbacks;
     this.live = h(
-      'button',
+      "button",
       {
-        type: 'button',
-        class: 'button small live-button',
-        'aria-pressed': 'true',
+        type: "button",
+        class: "button small live-button",
+        "aria-pressed": "true",
         onclick: () => callbacks.live(),
       },
-      h('span', {class: 'live-mark', 'aria-hidden': 'true'}),
-      'Live',
+      h("span", { class: "live-mark", "aria-hidden": "true" }),
+      "Live",
     );
     this.toggle = h(
-      'button',
-      {type: 'button', class: 'icon-button', 'aria-label': 'Pause', onclick: () => this.#toggle()},
+      "button",
+      { type: "button", class: "icon-button", "aria-label": "Pause", onclick: () => this.#toggle() },
       icon(kPause),
     );
     this.back = h(
-      'button',
-      {type: 'button', class: 'icon-button', 'aria-label': 'One token back', onclick: () => this.#step(-1)},
-      icon('M12 5l-6 5 6 5z'),
+      "button",
+      { type: "button", class: "icon-button", "aria-label": "One token back", onclick: () => this.#step(-1) },
+      icon("M12 5l-6 5 6 5z"),
     );
     this.forward = h(
-      'button',
-      {type: 'button', class: 'icon-button', 'aria-label': 'One token on', onclick: () => this.#step(1)},
-      icon('M8 5l6 5-6 5z'),
+      "button",
+      { type: "button", class: "icon-button", "aria-label": "One token on", onclick: () => this.#step(1) },
+      icon("M8 5l6 5-6 5z"),
     );
-    this.slider = h('input', {
-      type: 'range',
-      min: '0',
-      max: '0',
-      step: '1',
-      value: '0',
-      'aria-label': 'Token of the last answer',
+    this.slider = h("input", {
+      type: "range",
+      min: "0",
+      max: "0",
+      step: "1",
+      value: "0",
+      "aria-label": "Token of the last answer",
       oninput: () => callbacks.seek(Number(this.slider.value)),
     });
-    this.place = h('span', {class: 'player-place'});
+    this.place = h("span", { class: "player-place" });
     this.speed = h(
-      'select',
-      {'aria-label': 'Tokens a second', onchange: () => callbacks.speed(this.rate())},
-      kRates.map((rate) => h('option', {value: rate, selected: rate === 4}, `${rate} tok/s`)),
+      "select",
+      { "aria-label": "Tokens a second", onchange: () => callbacks.speed(this.rate()) },
+      kRates.map((rate) => h("option", { value: rate, selected: rate === 4 }, `${rate} tok/s`)),
     );
     this.element = h(
-      'div',
-      {class: 'player', role: 'group', 'aria-label': 'Replay of the last answer'},
+      "div",
+      { class: "player", role: "group", "aria-label": "Replay of the last answer" },
       this.live,
       this.toggle,
       this.back,
@@ -71,26 +71,26 @@ export class Player {
     return Number(this.speed.value);
   }
 
-  // `replay` null: live. `possible`: there is an answer to look at.
-  show(replay, possible) {
-    const playing = replay === null || replay.playing;
+  // `replay` null: live. `possible`: there is an answer to look at. `idle`: nothing comes in.
+  show(replay, possible, idle = false) {
+    const playing = replay === null ? !idle || !possible : replay.playing;
     if (playing !== this.#playing) {
       this.#playing = playing;
       replace(this.toggle, icon(playing ? kPause : kPlay));
-      this.toggle.setAttribute('aria-label', playing ? 'Pause' : 'Play');
+      this.toggle.setAttribute("aria-label", playing ? "Pause" : "Play");
     }
     this.#replay = replay !== null;
-    this.live.setAttribute('aria-pressed', String(!this.#replay));
+    this.live.setAttribute("aria-pressed", String(!this.#replay));
     for (const control of [this.toggle, this.back, this.forward, this.slider]) control.disabled = !possible;
     if (replay) {
       this.slider.max = String(replay.length - 1);
       this.slider.value = String(replay.position);
-      this.slider.setAttribute('aria-valuetext', `token ${replay.position + 1} of ${replay.length}`);
+      this.slider.setAttribute("aria-valuetext", `token ${replay.position + 1} of ${replay.length}`);
       setText(this.place, `${replay.position + 1} of ${replay.length}`);
     } else {
-      this.slider.max = '1';
-      this.slider.value = '1';
-      setText(this.place, possible ? 'following' : 'no answer yet');
+      this.slider.max = "1";
+      this.slider.value = "1";
+      setText(this.place, !possible ? "no answer yet" : idle ? "waiting" : "following");
     }
   }
 

@@ -1,6 +1,6 @@
 // Remembers the routing of the last answers, so that one can be looked at token by token afterwards. An answer
 // begins with the last pass of its prompt, which gave its first token; then comes one pass for each further.
-import {passOf, sameShape, shapeOf} from './routing.js';
+import { passOf, sameShape, shapeOf } from "./routing.js";
 
 const kAnswersMax = 4; // several may run at once
 const kBytesMax = 32 << 20;
@@ -39,13 +39,18 @@ export class Recorder {
 
   // The answer that began last and has a token; null when there is none.
   last() {
-    return [...this.#answers.values()].findLast(({passes}) => passes.length > 0) ?? null;
+    return [...this.#answers.values()].findLast(({ passes }) => passes.length > 0) ?? null;
+  }
+
+  // All that is remembered, in the order it came.
+  passes() {
+    return [...this.#answers.values()].flatMap(({ passes }) => passes).sort((a, b) => a.n - b.n);
   }
 
   #keep(pass) {
     let answer = this.#answers.get(pass.request);
     if (!answer) {
-      answer = {request: pass.request, passes: []};
+      answer = { request: pass.request, passes: [] };
       this.#answers.set(pass.request, answer);
       if (this.#answers.size > kAnswersMax) this.#drop(this.#answers.keys().next().value);
     }

@@ -54,7 +54,7 @@ export function chosenText(pass, shape) {
     const ids = [...pass.ids.subarray(layer * shape.chosen, (layer + 1) * shape.chosen)].sort(
       (a, b) => a - b,
     );
-    lines.push(`${shape.layerNumbers[layer]}: ${ids.join(',')}`);
+    lines.push(`${shape.layerNumbers[layer]}: ${ids.join(",")}`);
   }
-  return lines.join('; ');
+  return lines.join("; ");
 }

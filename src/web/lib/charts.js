@@ -1,7 +1,7 @@
 // Small line charts over time on a canvas. The arithmetic is pure; TimeChart draws.
-import {h} from './dom.js';
-import {colours, css, onTheme} from './theme.js';
-import {kSecondsKept} from './rates.js';
+import { h } from "./dom.js";
+import { colours, css, onTheme } from "./theme.js";
+import { kSecondsKept } from "./rates.js";
 
 // The smallest of 1, 2, 5, 10, … that is not below `value`; a chart's top.
 export function niceMax(value) {
@@ -21,7 +21,7 @@ export function niceMaxBytes(value) {
 export function linesOf(points, now, max, width, height) {
   const runs = [];
   let run = null;
-  for (const {seconds, value} of points) {
+  for (const { seconds, value } of points) {
     if (!Number.isFinite(value)) {
       run = null;
       continue;
@@ -36,28 +36,28 @@ export function linesOf(points, now, max, width, height) {
 export class TimeChart {
   // lines: [{name, colour (custom property), value: (point) => number}]; max: a number, or null for
   // what `nice` makes of the data's own.
-  constructor({title, lines, format, max = null, nice = niceMax}) {
-    Object.assign(this, {lines, format, max, nice});
-    this.canvas = h('canvas', {class: 'chart-canvas', role: 'img', 'aria-label': title});
-    this.value = h('span', {class: 'chart-value'}, '–');
-    this.top = h('span', {class: 'chart-top muted', 'aria-hidden': 'true'});
+  constructor({ title, lines, format, max = null, nice = niceMax }) {
+    Object.assign(this, { lines, format, max, nice });
+    this.canvas = h("canvas", { class: "chart-canvas", role: "img", "aria-label": title });
+    this.value = h("span", { class: "chart-value" }, "–");
+    this.top = h("span", { class: "chart-top muted", "aria-hidden": "true" });
     const legend =
       lines.length < 2
         ? null
         : h(
-            'ul',
-            {class: 'legend-line'},
-            lines.map(({name, colour}) => {
-              const swatch = h('i', {class: 'swatch'});
+            "ul",
+            { class: "legend-line" },
+            lines.map(({ name, colour }) => {
+              const swatch = h("i", { class: "swatch" });
               swatch.style.background = `var(--${colour})`;
-              return h('li', {}, swatch, name);
+              return h("li", {}, swatch, name);
             }),
           );
     this.element = h(
-      'section',
-      {class: 'panel chart'},
-      h('div', {class: 'chart-head'}, h('h3', {}, title), this.value),
-      h('div', {class: 'chart-box'}, this.top, this.canvas),
+      "section",
+      { class: "panel chart" },
+      h("div", { class: "chart-head" }, h("h3", {}, title), this.value),
+      h("div", { class: "chart-box" }, this.top, this.canvas),
       legend,
     );
     this.title = title;
@@ -72,41 +72,41 @@ export class TimeChart {
   }
 
   draw() {
-    const {clientWidth, clientHeight} = this.canvas;
+    const { clientWidth, clientHeight } = this.canvas;
     if (clientWidth === 0) return;
     const ratio = Math.min(devicePixelRatio || 1, 3);
     const [width, height] = [Math.round(clientWidth * ratio), Math.round(clientHeight * ratio)];
     if (this.canvas.width !== width) this.canvas.width = width;
     if (this.canvas.height !== height) this.canvas.height = height;
-    const context = this.canvas.getContext('2d');
+    const context = this.canvas.getContext("2d");
     context.clearRect(0, 0, width, height);
-    const found = colours(['line', ...this.lines.map(({colour}) => colour)]);
-    const series = this.lines.map(({value}) =>
-      this.points.map((point) => ({seconds: point.seconds, value: value(point)})),
+    const found = colours(["line", ...this.lines.map(({ colour }) => colour)]);
+    const series = this.lines.map(({ value }) =>
+      this.points.map((point) => ({ seconds: point.seconds, value: value(point) })),
     );
     const finite = series
       .flat()
-      .map(({value}) => value)
+      .map(({ value }) => value)
       .filter(Number.isFinite);
     const max = this.max ?? this.nice(Math.max(0, ...finite));
     context.fillStyle = css(found.line);
     for (const share of [0, 0.5, 1])
       context.fillRect(0, Math.round((height - ratio) * share), width, Math.round(ratio));
     const now = this.points.at(-1)?.seconds ?? 0;
-    this.lines.forEach(({colour}, i) =>
+    this.lines.forEach(({ colour }, i) =>
       drawLines(context, linesOf(series[i], now, max, width, height), found[colour], height, ratio),
     );
     this.top.textContent = this.format(max);
     const last = this.points.at(-1);
-    const text = last ? this.lines.map(({value}) => this.format(value(last))).join(' · ') : '–';
+    const text = last ? this.lines.map(({ value }) => this.format(value(last))).join(" · ") : "–";
     this.value.textContent = text;
-    this.canvas.setAttribute('aria-label', `${this.title}: now ${text}`);
+    this.canvas.setAttribute("aria-label", `${this.title}: now ${text}`);
   }
 }
 
 function drawLines(context, runs, colour, height, ratio) {
   context.lineWidth = 1.75 * ratio;
-  context.lineJoin = 'round';
+  context.lineJoin = "round";
   for (const run of runs) {
     context.strokeStyle = css(colour);
     context.fillStyle = css(colour, 0.12);

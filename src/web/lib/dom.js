@@ -7,7 +7,7 @@ export function h(tag, props, ...children) {
   return fill(document.createElement(tag), props, children);
 }
 
-const kSvg = 'http://www.w3.org/2000/svg';
+const kSvg = "http://www.w3.org/2000/svg";
 export function svg(tag, props, ...children) {
   return fill(document.createElementNS(kSvg, tag), props, children);
 }
@@ -15,9 +15,9 @@ export function svg(tag, props, ...children) {
 // A 20 × 20 icon of strokes; decorative, so the button around it carries the name.
 export function icon(path) {
   return svg(
-    'svg',
-    {viewBox: '0 0 20 20', class: 'icon', 'aria-hidden': 'true', focusable: 'false'},
-    svg('path', {d: path}),
+    "svg",
+    { viewBox: "0 0 20 20", class: "icon", "aria-hidden": "true", focusable: "false" },
+    svg("path", { d: path }),
   );
 }
 
@@ -33,8 +33,8 @@ export function setText(node, text) {
 function fill(element, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith('on')) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? '' : String(value));
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : String(value));
   }
   element.append(...flat(children));
   return element;

@@ -1,6 +1,6 @@
 // The live feed of /wader/events, shared by all pages of a document: one connection, opened again when it
 // breaks, and let go while the document is hidden, because a browser gives a server only six.
-import {ApiError, getJson, readEvents} from './api.js';
+import { ApiError, getJson, readEvents } from "./api.js";
 
 const kRetrySeconds = [1, 2, 4, 8, 10];
 const kHiddenMs = 5000;
@@ -13,7 +13,7 @@ export class Feed {
   #greeted = false;
   #timer = 0;
   #hiddenTimer = 0;
-  state = 'connecting';
+  state = "connecting";
   facts = null; // the last whole /wader/stats
   lost = 0; // frames that this page did not get
 
@@ -24,7 +24,7 @@ export class Feed {
   }
 
   start() {
-    document.addEventListener('visibilitychange', () => this.#visibility());
+    document.addEventListener("visibilitychange", () => this.#visibility());
     this.#open();
   }
 
@@ -36,8 +36,8 @@ export class Feed {
   }
 
   async refreshFacts() {
-    this.facts = await getJson('wader/stats');
-    this.#emit('facts', this.facts);
+    this.facts = await getJson("wader/stats");
+    this.#emit("facts", this.facts);
     return this.facts;
   }
 
@@ -48,7 +48,7 @@ export class Feed {
   #setState(state) {
     if (state === this.state) return;
     this.state = state;
-    this.#emit('state', state);
+    this.#emit("state", state);
   }
 
   #visibility() {
@@ -66,19 +66,19 @@ export class Feed {
   async #open() {
     const abort = new AbortController();
     this.#abort = abort;
-    if (this.state !== 'live') this.#setState('connecting');
+    if (this.state !== "live") this.#setState("connecting");
     try {
       await this.refreshFacts();
       if (abort.signal.aborted) return;
       this.#greeted = false;
-      await readEvents('wader/events', {signal: abort.signal, take: (event) => this.#take(event)});
-      throw new ApiError('the feed ended', 0);
+      await readEvents("wader/events", { signal: abort.signal, take: (event) => this.#take(event) });
+      throw new ApiError("the feed ended", 0);
     } catch (error) {
       if (abort.signal.aborted) return;
       this.#abort = null;
-      const state = {401: 'denied', 403: 'denied', 404: 'absent'}[error.status] ?? 'offline';
+      const state = { 401: "denied", 403: "denied", 404: "absent" }[error.status] ?? "offline";
       this.#setState(state);
-      if (state === 'denied') return; // until a key comes
+      if (state === "denied") return; // until a key comes
       const wait = kRetrySeconds[Math.min(this.#tries++, kRetrySeconds.length - 1)];
       if (!document.hidden) this.#timer = setTimeout(() => this.#open(), wait * 1000);
     }
@@ -93,13 +93,13 @@ export class Feed {
       return; // a frame that is no JSON says nothing
     }
     this.#tries = 0;
-    this.#setState('live');
-    if (event.event === 'hello') {
+    this.#setState("live");
+    if (event.event === "hello") {
       // Not the connection's first: another model is served now.
       if (this.#greeted) this.refreshFacts().catch(() => {});
       this.#greeted = true;
     }
-    if (event.event === 'pass') this.lost += Number(data.lost) || 0;
+    if (event.event === "pass") this.lost += Number(data.lost) || 0;
     this.#emit(event.event, data);
   }
 }

@@ -1,6 +1,6 @@
 // Numbers as people read them. Byte units are binary, as everywhere in Wader: 1 MiB = 1,048,576 bytes.
 
-const kUnits = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+const kUnits = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 // Three significant digits at most, so that a live figure keeps its width.
 function digits(value) {
@@ -10,7 +10,7 @@ function digits(value) {
 }
 
 export function bytes(count) {
-  if (!Number.isFinite(count)) return '–';
+  if (!Number.isFinite(count)) return "–";
   let unit = 0;
   let value = count;
   while (Math.abs(value) >= 1023.5 && unit < kUnits.length - 1) {
@@ -21,28 +21,28 @@ export function bytes(count) {
 }
 
 export function bytesPerSecond(rate) {
-  return Number.isFinite(rate) ? `${bytes(rate)}/s` : '–';
+  return Number.isFinite(rate) ? `${bytes(rate)}/s` : "–";
 }
 
 export function count(value) {
-  if (!Number.isFinite(value)) return '–';
+  if (!Number.isFinite(value)) return "–";
   return Math.round(value)
     .toString()
-    .replace(/\B(?=(\d{3})+(?!\d))/g, ',');
+    .replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 }
 
 export function number(value) {
-  return Number.isFinite(value) ? digits(value) : '–';
+  return Number.isFinite(value) ? digits(value) : "–";
 }
 
 export function percent(share) {
-  if (!Number.isFinite(share)) return '–';
+  if (!Number.isFinite(share)) return "–";
   const value = share * 100;
   return `${value >= 99.95 || value < 0.05 ? value.toFixed(0) : value.toFixed(1)} %`;
 }
 
 export function seconds(value) {
-  if (!Number.isFinite(value)) return '–';
+  if (!Number.isFinite(value)) return "–";
   if (value < 0.0995) return `${value === 0 ? 0 : Math.max(1, Math.round(value * 1000))} ms`;
   if (value < 60) return `${digits(value)} s`;
   const whole = Math.round(value);
@@ -51,5 +51,5 @@ export function seconds(value) {
 }
 
 export function tokensPerSecond(rate) {
-  return Number.isFinite(rate) ? `${digits(rate)} tok/s` : '–';
+  return Number.isFinite(rate) ? `${digits(rate)} tok/s` : "–";
 }

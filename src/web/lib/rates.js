@@ -8,9 +8,9 @@ export class Rates {
   #before = null;
 
   // `stats`: {now, counters} as /wader/stats and the stats event have them.
-  push(seconds, {now, counters}) {
+  push(seconds, { now, counters }) {
     const before = this.#before;
-    this.#before = {seconds, counters};
+    this.#before = { seconds, counters };
     if (before && Object.keys(counters).some((name) => counters[name] < before.counters[name])) {
       this.points = [];
       return;
@@ -22,16 +22,16 @@ export class Rates {
     const span = seconds - before.seconds;
     const grown = (name) => (counters[name] ?? 0) - (before.counters[name] ?? 0);
     const share = (part, whole) => (whole > 0 ? part / whole : NaN);
-    const asked = grown('hits') + grown('misses');
+    const asked = grown("hits") + grown("misses");
     this.points.push({
       seconds,
-      diskRate: grown('bytes_read') / span,
-      hitRate: share(grown('hits'), asked),
-      lookaheadRight: share(grown('predicted_right'), grown('predicted')),
+      diskRate: grown("bytes_read") / span,
+      hitRate: share(grown("hits"), asked),
+      lookaheadRight: share(grown("predicted_right"), grown("predicted")),
       // Of the time that reads took, what computing covered.
-      hidden: share(grown('hidden_seconds'), grown('hidden_seconds') + grown('wait_seconds')),
-      decodeRate: grown('decode_tokens') / span,
-      prefillRate: grown('prefill_tokens') / span,
+      hidden: share(grown("hidden_seconds"), grown("hidden_seconds") + grown("wait_seconds")),
+      decodeRate: grown("decode_tokens") / span,
+      prefillRate: grown("prefill_tokens") / span,
       running: now.running,
       queued: now.queued,
       resident: now.resident_bytes,

@@ -1,19 +1,19 @@
 // Light, dark, or as the system has it; and the theme's colours for what is drawn on a canvas.
 
-const kKey = 'wader.theme';
-const kOrder = ['auto', 'light', 'dark'];
+const kKey = "wader.theme";
+const kOrder = ["auto", "light", "dark"];
 const listeners = new Set();
 
 export function theme() {
-  return document.documentElement.dataset.theme ?? 'auto';
+  return document.documentElement.dataset.theme ?? "auto";
 }
 
 export function nextTheme() {
   const next = kOrder[(kOrder.indexOf(theme()) + 1) % kOrder.length];
-  if (next === 'auto') delete document.documentElement.dataset.theme;
+  if (next === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = next;
   try {
-    if (next === 'auto') localStorage.removeItem(kKey);
+    if (next === "auto") localStorage.removeItem(kKey);
     else localStorage.setItem(kKey, next);
   } catch {
     // Not kept then; it still holds for this document.
@@ -24,17 +24,17 @@ export function nextTheme() {
 
 export function onTheme(callback) {
   listeners.add(callback);
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', callback);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", callback);
 }
 
 export function reducedMotion() {
-  return matchMedia('(prefers-reduced-motion: reduce)').matches;
+  return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
 
 // The colours of the custom properties as [r, g, b]. A custom property computes to its own text, light-dark()
 // and all; `color` computes to the colour that is used.
 export function colours(names) {
-  const probe = document.createElement('span');
+  const probe = document.createElement("span");
   document.body.append(probe);
   const found = {};
   for (const name of names) {

@@ -1,10 +1,10 @@
 // The points on a canvas: drag or arrow keys turn, wheel, pinch or + and - zoom, [ and ] go through the points.
-import {h} from '../lib/dom.js';
-import {colours, css, onTheme} from '../lib/theme.js';
-import {topicColour} from '../lib/topics.js';
-import {Camera, depthOrder, nearest} from './projection.js';
-import {kNone, visibleExperts} from './range_map.js';
-import {Splats} from './splats.js';
+import { h } from "../lib/dom.js";
+import { colours, css, onTheme } from "../lib/theme.js";
+import { topicColour } from "../lib/topics.js";
+import { Camera, depthOrder, nearest } from "./projection.js";
+import { kNone, visibleExperts } from "./range_map.js";
+import { Splats } from "./splats.js";
 
 const kTurnPerPixel = 0.008;
 const kReachPixels = 14;
@@ -26,13 +26,13 @@ export class RangeView {
   // pick(index or -1, pressed): a point is pointed at, or was clicked.
   constructor(pick) {
     this.#pick = pick;
-    this.canvas = h('canvas', {
-      class: 'range-canvas',
-      tabindex: '0',
-      role: 'application',
-      'aria-roledescription': '3-D map',
-      'aria-label': 'Experts by what they respond to',
-      'aria-describedby': 'range-help',
+    this.canvas = h("canvas", {
+      class: "range-canvas",
+      tabindex: "0",
+      role: "application",
+      "aria-roledescription": "3-D map",
+      "aria-label": "Experts by what they respond to",
+      "aria-describedby": "range-help",
       onkeydown: (event) => this.#key(event),
       onpointerdown: (event) => this.#down(event),
       onpointermove: (event) => this.#move(event),
@@ -41,15 +41,15 @@ export class RangeView {
       onpointerleave: () => this.#hover(-1),
     });
     this.canvas.addEventListener(
-      'wheel',
+      "wheel",
       (event) => {
         event.preventDefault();
         this.camera.scale(Math.exp(-event.deltaY * 0.0015));
         this.draw();
       },
-      {passive: false},
+      { passive: false },
     );
-    this.context = this.canvas.getContext('2d', {alpha: false});
+    this.context = this.canvas.getContext("2d", { alpha: false });
     new ResizeObserver(() => this.#resize()).observe(this.canvas);
     onTheme(() => this.#resize());
   }
@@ -79,12 +79,12 @@ export class RangeView {
 
   #resize() {
     const ratio = Math.min(devicePixelRatio || 1, 2);
-    const {clientWidth, clientHeight} = this.canvas;
+    const { clientWidth, clientHeight } = this.canvas;
     if (clientWidth === 0) return;
     this.ratio = ratio;
     this.canvas.width = Math.round(clientWidth * ratio);
     this.canvas.height = Math.round(clientHeight * ratio);
-    this.colours = colours(['muted', 'line-strong', 'text', 'surface']);
+    this.colours = colours(["muted", "line-strong", "text", "surface"]);
     this.image = this.context.createImageData(this.canvas.width, this.canvas.height);
     this.splats = new Splats(new Uint32Array(this.image.data.buffer), this.canvas.width, this.canvas.height);
     this.draw();
@@ -92,8 +92,8 @@ export class RangeView {
 
   #draw() {
     this.#frame = 0;
-    const {context} = this;
-    const {width, height} = this.canvas;
+    const { context } = this;
+    const { width, height } = this.canvas;
     const screen = this.#screen;
     const began = performance.now();
     this.camera.project(this.#map.points, width, height, screen);
@@ -129,12 +129,12 @@ export class RangeView {
     const ends = new Float32Array([-1, 0, 0, 1, 0, 0, 0, -1, 0, 0, 1, 0, 0, 0, -1, 0, 0, 1]);
     const screen = new Float32Array(ends.length);
     this.camera.project(ends, width, height, screen);
-    const {context} = this;
-    context.strokeStyle = css(this.colours['line-strong'], 0.6);
+    const { context } = this;
+    context.strokeStyle = css(this.colours["line-strong"], 0.6);
     context.fillStyle = css(this.colours.muted);
     context.lineWidth = this.ratio;
     context.font = `${11 * this.ratio}px system-ui, sans-serif`;
-    context.textAlign = 'center';
+    context.textAlign = "center";
     for (let axis = 0; axis < 3; axis++) {
       const [from, to] = [6 * axis, 6 * axis + 3];
       context.beginPath();
@@ -146,7 +146,7 @@ export class RangeView {
   }
 
   #drawPicked() {
-    const {context, ratio} = this;
+    const { context, ratio } = this;
     const i = 3 * this.#picked;
     context.strokeStyle = css(this.colours.text);
     context.lineWidth = 2 * ratio;
@@ -157,7 +157,7 @@ export class RangeView {
 
   #at(event) {
     const box = this.canvas.getBoundingClientRect();
-    return {x: (event.clientX - box.left) * this.ratio, y: (event.clientY - box.top) * this.ratio};
+    return { x: (event.clientX - box.left) * this.ratio, y: (event.clientY - box.top) * this.ratio };
   }
 
   #down(event) {
@@ -171,7 +171,7 @@ export class RangeView {
     if (!this.#map) return;
     const before = this.#pointers.get(event.pointerId);
     if (!before) {
-      const {x, y} = this.#at(event);
+      const { x, y } = this.#at(event);
       return this.#hover(nearest(this.#screen, this.#visible, x, y, kReachPixels * this.ratio));
     }
     const [dx, dy] = [event.clientX - before.clientX, event.clientY - before.clientY];
@@ -191,11 +191,11 @@ export class RangeView {
     if (
       !this.#pointers.delete(event.pointerId) ||
       !this.#map ||
-      event.type === 'pointercancel' ||
+      event.type === "pointercancel" ||
       this.#moved > 4
     )
       return;
-    const {x, y} = this.#at(event);
+    const { x, y } = this.#at(event);
     const index = nearest(this.#screen, this.#visible, x, y, kReachPixels * this.ratio);
     this.#picked = index;
     this.#pick(index, true);
@@ -215,13 +215,13 @@ export class RangeView {
 
   #key(event) {
     if (!this.#map) return;
-    const turns = {ArrowLeft: [-0.12, 0], ArrowRight: [0.12, 0], ArrowUp: [0, -0.12], ArrowDown: [0, 0.12]};
-    const zooms = {'+': 1.2, '=': 1.2, '-': 1 / 1.2};
-    const steps = {']': 1, '[': -1};
+    const turns = { ArrowLeft: [-0.12, 0], ArrowRight: [0.12, 0], ArrowUp: [0, -0.12], ArrowDown: [0, 0.12] };
+    const zooms = { "+": 1.2, "=": 1.2, "-": 1 / 1.2 };
+    const steps = { "]": 1, "[": -1 };
     if (turns[event.key]) this.camera.turn(...turns[event.key]);
     else if (zooms[event.key]) this.camera.scale(zooms[event.key]);
     else if (steps[event.key]) this.#step(steps[event.key]);
-    else if (event.key === 'Enter' && this.#picked >= 0) this.#pick(this.#picked, true);
+    else if (event.key === "Enter" && this.#picked >= 0) this.#pick(this.#picked, true);
     else return;
     event.preventDefault();
     this.draw();

@@ -6,7 +6,7 @@ const kPhases = 4; // places within a pixel, each way: dots that turn slowly mus
 export class Splats {
   // `pixels`: those of an ImageData (little-endian: 0xAABBGGRR), width × height.
   constructor(pixels, width, height) {
-    Object.assign(this, {pixels, width, height});
+    Object.assign(this, { pixels, width, height });
     this.#masks = new Map();
   }
 
@@ -21,8 +21,8 @@ export class Splats {
     const left = Math.floor(x - radius);
     const top = Math.floor(y - radius);
     const mask = this.#mask(radius, x - radius - left, y - radius - top);
-    const {size, cover} = mask;
-    const {pixels, width, height} = this;
+    const { size, cover } = mask;
+    const { pixels, width, height } = this;
     const strength = Math.round(256 * opacity);
     const firstRow = Math.max(0, -top);
     const lastRow = Math.min(size, height - top);
@@ -64,7 +64,7 @@ export class Splats {
         cover[row * size + i] = Math.round(256 * Math.max(0, Math.min(1, inside)));
       }
     }
-    mask = {size, cover};
+    mask = { size, cover };
     this.#masks.set(key, mask);
     return mask;
   }
