@@ -119,6 +119,7 @@ function startTheme() {
 
 function startKey() {
   const dialog = byId("key-dialog");
+  let asked = false; // once for each key: who closes the dialog does not want it again with the next request
   const open = (why) => {
     if (dialog.open) return;
     if (why) setText(byId("key-why"), why);
@@ -131,13 +132,14 @@ function startKey() {
     if (dialog.returnValue !== "save") return;
     dialog.returnValue = "";
     setApiKey(byId("key-input").value.trim());
+    asked = false;
     app.feed.restart();
   });
-  onKeyWanted(() =>
-    open(
-      "This server wants a key (--api-key-file). It is kept in this browser and sent to this server only.",
-    ),
-  );
+  onKeyWanted(() => {
+    if (asked) return;
+    asked = true;
+    open("This server wants a key. It is kept in this browser and sent to this server only.");
+  });
 }
 
 function startFeed() {

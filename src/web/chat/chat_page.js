@@ -185,7 +185,7 @@ class ChatPage {
     const views = new Map();
     for (const message of messages) {
       const view = this.#views.get(message.id) ?? new MessageView(message, this.#actions());
-      view.update(this.#conversation, run?.node.id === message.id ? run.answer : null);
+      view.update(this.#conversation, run?.node.id === message.id ? run.answer : null, Boolean(run));
       views.set(message.id, view);
     }
     for (const [id, view] of this.#views) if (!views.has(id)) view.element.remove();
@@ -269,7 +269,7 @@ class ChatPage {
 
   #progress(run) {
     if (run.conversation !== this.#conversation) return;
-    this.#views.get(run.node.id)?.update(this.#conversation, run.answer);
+    this.#views.get(run.node.id)?.update(this.#conversation, run.answer, true);
     this.#scrollToEnd();
   }
 

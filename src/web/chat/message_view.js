@@ -12,7 +12,11 @@ const kIcons = {
   edit: "M4 16l1-4 8-8 3 3-8 8zM11.5 5.5l3 3",
   again: "M16 10a6 6 0 1 1-2-4.5M16 3v3.5h-3.5",
 };
-const kEnds = { length: "The answer reached its longest length, or the context’s end.", stopped: "Stopped." };
+const kEnds = {
+  length: "The answer reached its longest length, or the context’s end.",
+  stopped: "Stopped.",
+  broken: "The answer broke off.",
+};
 
 export class MessageView {
   #actions;
@@ -53,16 +57,16 @@ export class MessageView {
     }
   }
 
-  // `answer` while this message is being answered, else null.
-  update(conversation, answer) {
+  // `answer` while this message is being answered, else null; `busy` while any of the conversation is.
+  update(conversation, answer, busy) {
     this.#conversation = conversation;
     if (this.node.role === "user") this.#updateUser();
     else this.#updateAnswer(answer);
     const { index, count: total } = variants(conversation, this.node.id);
-    const key = `${index}/${total}/${Boolean(answer)}/${this.#editing}`;
+    const key = `${index}/${total}/${Boolean(answer)}/${busy}/${this.#editing}`;
     if (key === this.#footKey) return;
     this.#footKey = key;
-    replace(this.foot, answer || this.#editing ? null : this.#footItems(index, total));
+    replace(this.foot, answer || this.#editing ? null : this.#footItems(index, total, busy));
   }
 
   #updateUser() {
@@ -132,7 +136,9 @@ export class MessageView {
 
   #showEnd(answer) {
     const { node } = this;
-    const text = answer ? "" : (node.error ?? kEnds[node.stopped ? "stopped" : node.finish] ?? "");
+    // Without any end it is of a page that was closed, or a browser that was.
+    const end = node.stopped ? "stopped" : (node.finish ?? "broken");
+    const text = answer ? "" : (node.error ?? kEnds[end] ?? "");
     this.note.hidden = !text;
     this.note.classList.toggle("error", Boolean(node.error));
     setText(this.note, text);
@@ -154,7 +160,7 @@ export class MessageView {
     );
   }
 
-  #footItems(index, total) {
+  #footItems(index, total, busy) {
     const { node } = this;
     const button = (name, path, onclick) =>
       h(
@@ -185,9 +191,10 @@ export class MessageView {
           step("Next variant", "›", index + 1, index < total - 1),
         ),
       button("Copy", kIcons.copy, (event) => this.#copy(event.currentTarget)),
-      node.role === "user"
-        ? button("Edit", kIcons.edit, () => this.#edit())
-        : button("Regenerate", kIcons.again, () => this.#actions.regenerate(node)),
+      !busy && node.role === "user" && button("Edit", kIcons.edit, () => this.#edit()),
+      !busy &&
+        node.role !== "user" &&
+        button("Regenerate", kIcons.again, () => this.#actions.regenerate(node)),
     ];
   }
 
@@ -211,7 +218,7 @@ export class MessageView {
     };
     const cancel = () => {
       end();
-      this.update(this.#conversation, null);
+      this.update(this.#conversation, null, false);
     };
     const send = () => {
       const text = input.value.trim();

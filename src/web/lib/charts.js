@@ -113,6 +113,8 @@ function drawLines(context, runs, colour, height, ratio) {
     context.beginPath();
     run.forEach(([x, y], i) => (i === 0 ? context.moveTo(x, y) : context.lineTo(x, y)));
     context.stroke();
+    // A value between two gaps has no length; it is a dot.
+    if (run.length === 1) context.fillRect(run[0][0] - 2 * ratio, run[0][1] - ratio, 2 * ratio, 2 * ratio);
     context.lineTo(run.at(-1)[0], height);
     context.lineTo(run[0][0], height);
     context.fill();

@@ -76,7 +76,7 @@ export class Feed {
     } catch (error) {
       if (abort.signal.aborted) return;
       this.#abort = null;
-      const state = { 401: "denied", 403: "denied", 404: "absent" }[error.status] ?? "offline";
+      const state = { 401: "denied", 404: "absent" }[error.status] ?? "offline";
       this.#setState(state);
       if (state === "denied") return; // until a key comes
       const wait = kRetrySeconds[Math.min(this.#tries++, kRetrySeconds.length - 1)];

@@ -68,6 +68,7 @@ class MachinePage {
 
   show() {
     this.#shown = true;
+    this.#app.feed.refreshFacts().catch(() => {}); // the feed's state says what is wrong
     this.#showCharts();
     this.#loadModels();
     this.#timer ||= setInterval(() => this.#loadModels(), kModelsMs);
