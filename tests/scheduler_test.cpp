@@ -27,7 +27,12 @@ EngineOptions options_for(uint32_t sessions) {
 std::unique_ptr<Scheduler> start(const EngineOptions& options, uint32_t max_queued = 64,
                                  const char* fixture = testing::kFixtures[0]) {
   auto scheduler = Scheduler::start(
-      [=] { return Engine::open(fixture_container(fixture), options); }, {max_queued});
+      [=](RoutingListener on_routing) {
+        EngineOptions own = options;
+        own.on_routing = std::move(on_routing);
+        return Engine::open(fixture_container(fixture), own);
+      },
+      {max_queued});
   EXPECT_TRUE(scheduler.ok()) << scheduler.error().message;
   return std::move(scheduler).value();
 }
@@ -217,7 +222,7 @@ TEST(Scheduler, StopsAndEndsEverything) {
 
 TEST(Scheduler, AnEngineThatDoesNotOpenSaysWhy) {
   const auto scheduler =
-      Scheduler::start([] { return Engine::open("/no/such/model", {}); }, SchedulerOptions{});
+      Scheduler::start([](auto) { return Engine::open("/no/such/model", {}); }, SchedulerOptions{});
   ASSERT_FALSE(scheduler.ok());
   EXPECT_NE(scheduler.error().message.find("/no/such/model"), std::string::npos);
 }

@@ -19,12 +19,12 @@
 #include "checkpoint/source_tree.h"
 #include "cli/console.h"
 #include "cli/generation_config.h"
-#include "cli/models.h"
 #include "cli/options.h"
 #include "cli/text.h"
 #include "container/container.h"
 #include "container/manifest.h"
 #include "install/install.h"
+#include "install/models.h"
 #include "io/file.h"
 
 namespace wader {

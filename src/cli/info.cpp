@@ -16,6 +16,7 @@
 #include "kernels/ops.h"
 #include "measure/machine_rates.h"
 #include "measure/predict.h"
+#include "model/plan_json.h"
 
 namespace wader {
 namespace {

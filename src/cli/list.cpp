@@ -3,8 +3,8 @@
 #include "base/units.h"
 #include "cli/commands.h"
 #include "cli/console.h"
-#include "cli/models.h"
 #include "cli/text.h"
+#include "install/models.h"
 
 namespace wader {
 namespace {

@@ -14,8 +14,8 @@
 #include "base/units.h"
 #include "cli/console.h"
 #include "cli/in_place.h"
-#include "cli/models.h"
 #include "cli/text.h"
+#include "install/models.h"
 
 namespace wader {
 namespace {

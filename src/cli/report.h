@@ -15,7 +15,6 @@ namespace wader {
 
 // A table of the plan's parts with a bar of the budget: one letter a part, '.' what is left.
 std::string plan_table(const MemoryPlan& plan, const Manifest& manifest);
-Json plan_json(const MemoryPlan& plan);
 
 // What one generation did.
 struct RunFigures {

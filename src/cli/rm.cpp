@@ -7,8 +7,8 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/in_place.h"
-#include "cli/models.h"
 #include "cli/text.h"
+#include "install/models.h"
 
 namespace wader {
 namespace {

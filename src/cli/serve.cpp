@@ -20,10 +20,11 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/in_place.h"
-#include "cli/models.h"
 #include "cli/options.h"
 #include "cli/text.h"
+#include "install/models.h"
 #include "io/file.h"
+#include "range/range_probe.h"
 #include "server/server.h"
 
 namespace wader {
@@ -96,6 +97,7 @@ Result<ServerOptions> server_options(const Args& args) {
   ASSIGN_OR_RETURN(const uint64_t port, args.whole("--port", 0, 65535, options.http.port));
   options.http.port = static_cast<uint16_t>(port);
   options.http.limits.max_all_bodies_bytes = kAllBodiesBytes;
+  options.http.workers = 2;  // requests go on while one looks through directories or loads a model
   ASSIGN_OR_RETURN(options.http.access.api_key, api_key(args));
   options.http.access.allowed_hosts = names_in(args.text("--allow-host"));
   options.http.access.allowed_origins = names_in(args.text("--allow-origin"));
@@ -174,6 +176,45 @@ class StopSignals {
   std::thread thread_;
 };
 
+// Every model that is served gets the memory that the first one's plan took, whatever the machine
+// has left at that moment.
+class Opener {
+ public:
+  explicit Opener(const EngineOptions& options) : options_(options) {}
+
+  Result<std::unique_ptr<Engine>> open(const std::filesystem::path& path,
+                                       RoutingListener on_routing) {
+    ASSIGN_OR_RETURN(const Container container, container_at(path));
+    EngineOptions options = options_for(container);
+    options.on_routing = std::move(on_routing);
+    ASSIGN_OR_RETURN(auto engine, open_engine(container, options));
+    options_.memory_bytes = engine->plan().budget_bytes;
+    options_.process_bytes = engine->plan().process_bytes;
+    return engine;
+  }
+
+  Result<MemoryPlan> plan(const std::filesystem::path& path) const {
+    ASSIGN_OR_RETURN(const Container container, container_at(path));
+    auto plan = plan_for(container, options_for(container));
+    if (!plan.ok()) return not_usage(std::move(plan).error());
+    return plan;
+  }
+
+ private:
+  static Result<Container> container_at(const std::filesystem::path& path) {
+    auto container = Container::open(path);
+    if (!container.ok()) return not_usage(std::move(container).error());
+    return container;
+  }
+  EngineOptions options_for(const Container& container) const {
+    EngineOptions options = options_;
+    options.extra_bytes += range_memory_bytes(container.spec());  // built on demand, among requests
+    return options;
+  }
+
+  EngineOptions options_;
+};
+
 }  // namespace
 
 Result<int> run_serve(const Args& args) {
@@ -185,26 +226,28 @@ Result<int> run_serve(const Args& args) {
   ASSIGN_OR_RETURN(EngineOptions engine, engine_options(args));
   ASSIGN_OR_RETURN(ServerOptions options, server_options(args));
   ASSIGN_OR_RETURN(const std::filesystem::path path, model_path(args));
-  auto container = Container::open(path);
-  if (!container.ok()) return not_usage(std::move(container).error());
   engine.sessions = 0;
   if (args.text("--sessions", "auto") != "auto") {
     ASSIGN_OR_RETURN(const uint64_t sessions, args.whole("--sessions", 1, 1024, 1));
     engine.sessions = static_cast<uint32_t>(sessions);
   }
-  options.model_id = args.text("--name", path.stem().string());
+  ASSIGN_OR_RETURN(options.models_directory, models_directory());
+  options.fixed_id = args.text("--name");
+  Opener opener(engine);
   StopSignals signals;
   show_status("loading");
-  ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
-                   Server::start(
-                       [&](auto on_routing) {
-                         engine.on_routing = std::move(on_routing);
-                         return open_engine(*container, engine);
-                       },
-                       options));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<Server> server,
+      Server::start(path,
+                    {.open =
+                         [&opener](const auto& container, RoutingListener on_routing) {
+                           return opener.open(container, std::move(on_routing));
+                         },
+                     .plan = [&opener](const auto& container) { return opener.plan(container); }},
+                    options));
   show_status("");
   const MemoryPlan& plan = server->engine().plan();
-  print(fmt::format("{} is served at {}\n", options.model_id, server->url()));
+  print(fmt::format("{} is served at {}\n", server->model_id(), server->url()));
   print_note(fmt::format(
       "{} conversations of {} tokens, {} of {} for experts; API key {}; Ctrl-C ends", plan.sessions,
       plan.context, format_bytes(plan.slots_bytes), format_bytes(plan.budget_bytes),

@@ -23,6 +23,12 @@ static_assert(std::endian::native == std::endian::little,
 constexpr std::string_view kManifestFile = "manifest.json";
 constexpr std::string_view kJournalFile = "install.json";
 constexpr std::string_view kTrunkFile = "trunk.bin";
+// What other folders leave beside it, and is no part of the container: each may be deleted at any
+// time.
+constexpr std::string_view kReadRatesFile =
+    "reads.json";  // how fast its disk is: engine/read_setup.h
+constexpr std::string_view kRangeFile =
+    "range.json";  // what experts respond to: range/range_file.h
 constexpr std::string_view kDigestsFile = "digests.bin";
 constexpr std::string_view kExpertsFolder = "experts";
 

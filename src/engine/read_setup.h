@@ -9,14 +9,12 @@
 
 #include "base/result.h"
 #include "container/container.h"
+#include "container/manifest.h"
 #include "engine/engine.h"
 #include "io/read_method.h"
 #include "model/container_experts.h"
 
 namespace wader {
-
-// In the container's directory, and no part of the container: it may be deleted at any time.
-inline constexpr std::string_view kReadRatesFile = "reads.json";
 
 // Refuses what --io and --direct do not take.
 Status validate_read_options(const EngineOptions& options);

@@ -19,11 +19,11 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "container/manifest.h"
 #include "range/range_map.h"
 
 namespace wader {
 
-constexpr std::string_view kRangeFile = "range.json";
 constexpr uint64_t kRangeVersion = 1;
 constexpr uint64_t kMaxRangeFileBytes = uint64_t{32} << 20;  // 24,576 experts are 4 MiB
 

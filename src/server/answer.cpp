@@ -154,7 +154,8 @@ std::optional<ApiError> generation_error(const GenerationResult& result, const A
     case GenerationEnd::context_full:
       return std::nullopt;
     case GenerationEnd::cancelled:
-      return ApiError{503, "the server is shutting down", "", "shutting_down"};
+      return ApiError{503, "the server is shutting down, or loads another model", "",
+                      "shutting_down"};
     case GenerationEnd::deadline:
       if (answer.tokens > 0) return std::nullopt;
       return ApiError{504, "the request's time was over before its first token", "",

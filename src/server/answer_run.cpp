@@ -29,11 +29,12 @@ uint64_t random_seed() {
 // The state of one request while its events come.
 class AnswerRun {
  public:
-  AnswerRun(Service& service, AnswerSink& sink, const AnswerRequest& request, AnswerJob& job)
-      : service_(service), sink_(sink), results_(request.n) {
+  AnswerRun(Metrics& metrics, const Tokenizer& tokenizer, AnswerSink& sink,
+            const AnswerRequest& request, AnswerJob& job)
+      : metrics_(metrics), sink_(sink), results_(request.n) {
     for (uint32_t i = 0; i < request.n; ++i)
-      assemblers_.emplace_back(job.parsers.empty() ? nullptr : std::move(job.parsers[i]),
-                               *service.model.tokenizer, job.options);
+      assemblers_.emplace_back(job.parsers.empty() ? nullptr : std::move(job.parsers[i]), tokenizer,
+                               job.options);
     open_ = request.n;
   }
 
@@ -97,9 +98,9 @@ class AnswerRun {
     if (assembler.ended()) return {};
     const auto now = Clock::now();
     if (!last_token_)
-      service_.metrics.count_first_token(seconds_between(submitted_, now));
+      metrics_.count_first_token(seconds_between(submitted_, now));
     else
-      service_.metrics.count_token_gap(seconds_between(*last_token_, now));
+      metrics_.count_token_gap(seconds_between(*last_token_, now));
     last_token_ = beat_ = now;
     const AnswerPiece piece = assembler.push(token);
     if (assembler.ended()) stream.cancel(choice);
@@ -109,7 +110,7 @@ class AnswerRun {
   std::string take_end(uint32_t choice, const GenerationResult& result) {
     --open_;
     results_[choice] = result;
-    service_.metrics.count_generation(result);
+    metrics_.count_generation(result);
     AnswerAssembler& assembler = assemblers_[choice];
     if (!assembler.ended()) error_ = generation_error(result, assembler.answer());
     if (error_) return {};
@@ -124,7 +125,7 @@ class AnswerRun {
     return usage;
   }
 
-  Service& service_;
+  Metrics& metrics_;
   AnswerSink& sink_;
   std::vector<AnswerAssembler> assemblers_;
   std::vector<std::optional<GenerationResult>> results_;
@@ -136,21 +137,22 @@ class AnswerRun {
 };
 
 // All choices, or an error with none left running.
-std::optional<HttpResponse> submit_all(Service& service, const AnswerRequest& request,
-                                       const AnswerJob& job, GenerationStream& stream) {
+std::optional<HttpResponse> submit_all(const Service& service, ServedModel& model,
+                                       const AnswerRequest& request, const AnswerJob& job,
+                                       GenerationStream& stream) {
   GenerationRequest generation;
   generation.prompt = job.prompt;
   generation.turn_start = job.turn_start;
   generation.sampling = request.sampling;
   generation.max_tokens = request.max_tokens;
-  generation.stop_ids = service.model.stop_ids;
+  generation.stop_ids = model.stop_ids;
   generation.top_logprobs = request.top_logprobs;
   if (service.request_timeout.count() > 0)
     generation.deadline = Clock::now() + service.request_timeout;
   if (!request.has_seed) generation.sampling.seed = random_seed();
   for (uint32_t choice = 0; choice < request.n; ++choice) {
     const Status status =
-        service.scheduler->submit(generation, stream.listener(choice), stream.cancel_flag(choice));
+        model.scheduler->submit(generation, stream.listener(choice), stream.cancel_flag(choice));
     ++generation.sampling.seed;
     if (status.ok()) continue;
     stream.cancel_all();
@@ -165,18 +167,18 @@ std::optional<HttpResponse> submit_all(Service& service, const AnswerRequest& re
 
 }  // namespace
 
-Task<> run_answer(Service& service, HttpExchange& exchange, AnswerRequest request, AnswerJob job,
-                  AnswerSink& sink) {
+Task<> run_answer(Service& service, ServedModel& model, HttpExchange& exchange,
+                  AnswerRequest request, AnswerJob job, AnswerSink& sink) {
   const auto stream = GenerationStream::create(service.http->executor());
   exchange.on_gone([stream] { stream->cancel_all(); });
-  if (auto refused = submit_all(service, request, job, *stream)) {
+  if (auto refused = submit_all(service, model, request, job, *stream)) {
     co_await exchange.send(std::move(*refused));
     co_return;
   }
   // Also when something throws: nothing is generated for nobody.
   const std::shared_ptr<GenerationStream> guard(
       stream.get(), [stream](GenerationStream*) { stream->cancel_all(); });
-  AnswerRun run(service, sink, request, job);
+  AnswerRun run(service.metrics, *model.tokenizer, sink, request, job);
   std::string beginning = sink.begin();
   if (request.stream) {
     co_await exchange.begin_stream(sse_head());
@@ -204,13 +206,13 @@ std::string new_answer_id(std::string_view prefix) {
   return id;
 }
 
-AnswerHead new_answer_head(std::string_view prefix, const Service& service) {
+AnswerHead new_answer_head(std::string_view prefix, const ServedModel& model) {
   AnswerHead head;
   head.id = new_answer_id(prefix);
   head.created_unix_s = std::chrono::duration_cast<std::chrono::seconds>(
                             std::chrono::system_clock::now().time_since_epoch())
                             .count();
-  head.model = service.model.facts.id;
+  head.model = model.facts.id;
   return head;
 }
 

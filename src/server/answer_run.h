@@ -58,11 +58,11 @@ class ChunkSink : public AnswerSink {
 
 // Generates request.n answers and sends them. While nothing comes, a stream gets a comment a second
 // with its place in the queue or the prompt's progress. Work stops when the client goes.
-Task<> run_answer(Service& service, HttpExchange& exchange, AnswerRequest request, AnswerJob job,
-                  AnswerSink& sink);
+Task<> run_answer(Service& service, ServedModel& model, HttpExchange& exchange,
+                  AnswerRequest request, AnswerJob job, AnswerSink& sink);
 
 // "chatcmpl-" and 24 random digits.
 std::string new_answer_id(std::string_view prefix);
-AnswerHead new_answer_head(std::string_view prefix, const Service& service);
+AnswerHead new_answer_head(std::string_view prefix, const ServedModel& model);
 
 }  // namespace wader

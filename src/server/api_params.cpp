@@ -196,6 +196,15 @@ constexpr ApiParam kTokenize[] = {
     {"parse_special", Use::read, kBool,
      "control tokens that the text spells become their ids; false when absent"},
 };
+constexpr ApiParam kInstall[] = {
+    {"source", Use::read, kString,
+     "a model of the hub, ORG/NAME, or the whole path of a checkpoint on the server's machine"},
+    {"experts", Use::read,
+     R"({"type": "string", "enum": ["auto", "mxfp4", "affine4", "affine8", "bf16"]})",
+     "the format of the experts"},
+    {"trunk", Use::read, R"({"type": "string", "enum": ["auto", "affine8", "bf16"]})",
+     "the format of all else"},
+};
 constexpr ApiParam kDetokenize[] = {
     {"model", Use::read, kString, kNoteModel},
     {"tokens", Use::read, kIds, ""},
@@ -217,6 +226,9 @@ std::span<const ApiParam> tokenize_params() {
 }
 std::span<const ApiParam> detokenize_params() {
   return kDetokenize;
+}
+std::span<const ApiParam> install_params() {
+  return kInstall;
 }
 
 void check_params(const Json& body, std::span<const ApiParam> params, FieldReader& fields) {

@@ -28,6 +28,7 @@ std::span<const ApiParam> completion_params();
 std::span<const ApiParam> responses_params();
 std::span<const ApiParam> tokenize_params();
 std::span<const ApiParam> detokenize_params();
+std::span<const ApiParam> install_params();
 
 // Fails on the first parameter that is not in the table or refused by it. OpenAI refuses unknown
 // parameters too; the servers that ignore them answer a misspelt "temprature" as if nothing had

@@ -26,25 +26,25 @@ class ChatSink final : public ChunkSink<ChatStream> {
   const ChatCompletionRequest& request_;
 };
 
-Task<> handle(Service& service, HttpExchange& exchange) {
+Task<> handle(Service& service, ServedModel& model, HttpExchange& exchange) {
   PreparedRequest<ChatCompletionRequest> prepared;
-  co_await service.http->run_aside(
-      [&] { prepared = prepare_chat(service, exchange.request().body, parse_chat_completion); });
+  co_await service.http->run_aside([&] {
+    prepared = prepare_chat(service, model, exchange.request().body, parse_chat_completion);
+  });
   if (prepared.error) {
     co_await exchange.send(error_response(*prepared.error));
     co_return;
   }
   ChatCompletionRequest& request = prepared.request;
   prepared.job.options.parallel_tool_calls = request.parallel_tool_calls;
-  ChatSink sink(new_answer_head("chatcmpl-", service), request);
-  co_await run_answer(service, exchange, request, std::move(prepared.job), sink);
+  ChatSink sink(new_answer_head("chatcmpl-", model), request);
+  co_await run_answer(service, model, exchange, request, std::move(prepared.job), sink);
 }
 
 }  // namespace
 
 void add_chat_route(Service& service, std::vector<HttpRoute>& routes) {
-  routes.push_back({HttpMethod::post, "/v1/chat/completions",
-                    [&service](HttpExchange& exchange) { return handle(service, exchange); }});
+  routes.push_back({HttpMethod::post, "/v1/chat/completions", with_model(service, handle)});
 }
 
 }  // namespace wader

@@ -65,23 +65,21 @@ Prepared prepare(const ServedModel& model, std::string_view body) {
   return prepared;
 }
 
-Task<> handle(Service& service, HttpExchange& exchange) {
+Task<> handle(Service& service, ServedModel& model, HttpExchange& exchange) {
   Prepared prepared;
-  co_await service.http->run_aside(
-      [&] { prepared = prepare(service.model, exchange.request().body); });
+  co_await service.http->run_aside([&] { prepared = prepare(model, exchange.request().body); });
   if (prepared.error) {
     co_await exchange.send(error_response(*prepared.error));
     co_return;
   }
-  CompletionSink sink(new_answer_head("cmpl-", service), prepared.request, prepared.echo);
-  co_await run_answer(service, exchange, prepared.request, std::move(prepared.job), sink);
+  CompletionSink sink(new_answer_head("cmpl-", model), prepared.request, prepared.echo);
+  co_await run_answer(service, model, exchange, prepared.request, std::move(prepared.job), sink);
 }
 
 }  // namespace
 
 void add_completions_route(Service& service, std::vector<HttpRoute>& routes) {
-  routes.push_back({HttpMethod::post, "/v1/completions",
-                    [&service](HttpExchange& exchange) { return handle(service, exchange); }});
+  routes.push_back({HttpMethod::post, "/v1/completions", with_model(service, handle)});
 }
 
 }  // namespace wader

@@ -14,23 +14,17 @@ constexpr std::chrono::seconds kStatsInterval{1};
 // 30 writes a second at most; what comes between two goes with the later one.
 constexpr std::chrono::milliseconds kWriteInterval{33};
 
-Task<> stats(Service& service, HttpExchange& exchange) {
+Task<> stats(Service& service, ServedModel& model, HttpExchange& exchange) {
   Json body = {{"uptime_seconds", service.uptime_seconds()}, {"version", WADER_VERSION}};
-  body.update(served_facts_json(service.scheduler->engine(), service.model));
-  body.update(standing_json(service.scheduler->stats()));
+  body.update(served_facts_json(model));
+  body.update(standing_json(model.scheduler->stats()));
   co_await exchange.send(json_response(body));
 }
 
-std::string hello(const Service& service) {
-  const ArchitectureSpec& spec = service.scheduler->engine().container().spec();
-  const Json text = {{"moe_layers", service.recorder.moe_layers()},
-                     {"experts", spec.experts},
-                     {"experts_per_token", spec.experts_per_token}};
-  return sse_event(std::string_view(json_text(text)), "hello");
-}
-
+// Nothing while there is no model.
 std::string standing(const Service& service) {
-  const Json text = standing_json(service.scheduler->stats());
+  if (!service.model) return {};
+  const Json text = standing_json(service.model->scheduler->stats());
   return sse_event(std::string_view(json_text(text)), "stats");
 }
 
@@ -40,7 +34,10 @@ Task<> events(Service& service, HttpExchange& exchange) {
   boost::asio::steady_timer pause(service.http->executor());
   exchange.on_gone([&pause] { pause.cancel(); });
   co_await exchange.begin_stream(sse_head());
-  bool taken = co_await exchange.write(hello(service) + standing(service));
+  // What the hub has last told comes first: the model, and its experts in memory.
+  std::string beginning = co_await watcher->next(std::chrono::milliseconds(0));
+  beginning += standing(service);
+  bool taken = co_await exchange.write(std::move(beginning));
   auto next_stats = Clock::now() + kStatsInterval;
   while (taken && !exchange.gone()) {
     std::string text = co_await watcher->next(kStatsInterval);
@@ -57,10 +54,8 @@ Task<> events(Service& service, HttpExchange& exchange) {
 }  // namespace
 
 void add_dashboard_routes(Service& service, std::vector<HttpRoute>& routes) {
-  routes.push_back({HttpMethod::get, "/wader/stats",
-                    [&service](HttpExchange& exchange) { return stats(service, exchange); }});
-  routes.push_back({HttpMethod::get, "/wader/events",
-                    [&service](HttpExchange& exchange) { return events(service, exchange); }});
+  routes.push_back({HttpMethod::get, "/wader/stats", with_model(service, stats)});
+  routes.push_back({HttpMethod::get, "/wader/events", with_service(service, events)});
 }
 
 }  // namespace wader

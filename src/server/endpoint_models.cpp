@@ -5,8 +5,8 @@
 namespace wader {
 namespace {
 
-Task<> list(Service& service, HttpExchange& exchange) {
-  co_await exchange.send(json_response(models_json(service.model.facts)));
+Task<> list(Service&, ServedModel& model, HttpExchange& exchange) {
+  co_await exchange.send(json_response(models_json(model.facts)));
 }
 
 HttpResponse found(std::string_view id, const ModelFacts& facts) {
@@ -15,17 +15,15 @@ HttpResponse found(std::string_view id, const ModelFacts& facts) {
   return json_response(std::get<Json>(model));
 }
 
-Task<> one(Service& service, HttpExchange& exchange) {
-  co_await exchange.send(found(exchange.request().path_value("id"), service.model.facts));
+Task<> one(Service&, ServedModel& model, HttpExchange& exchange) {
+  co_await exchange.send(found(exchange.request().path_value("id"), model.facts));
 }
 
 }  // namespace
 
 void add_model_routes(Service& service, std::vector<HttpRoute>& routes) {
-  routes.push_back({HttpMethod::get, "/v1/models",
-                    [&service](HttpExchange& exchange) { return list(service, exchange); }});
-  routes.push_back({HttpMethod::get, "/v1/models/{id...}",
-                    [&service](HttpExchange& exchange) { return one(service, exchange); }});
+  routes.push_back({HttpMethod::get, "/v1/models", with_model(service, list)});
+  routes.push_back({HttpMethod::get, "/v1/models/{id...}", with_model(service, one)});
 }
 
 }  // namespace wader

@@ -25,16 +25,17 @@ std::string_view type_of(std::string_view name) {
   return "application/octet-stream";
 }
 
-// Nothing from elsewhere, nothing inline; no other page may frame it.
+// Nothing from elsewhere, nothing inline, no markup made from text; no other page may frame it.
 constexpr std::string_view kPolicy =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "object-src 'none'; require-trusted-types-for 'script'";
 
 HttpResponse page(std::string_view name, std::string bytes) {
   HttpResponse response;
   response.content_type = type_of(name);
   response.body = std::move(bytes);
-  response.headers = {{"Content-Security-Policy", std::string(kPolicy)},
+  response.headers = {{"Cache-Control", "no-cache"},  // the next version of the program has others
+                      {"Content-Security-Policy", std::string(kPolicy)},
                       {"Referrer-Policy", "no-referrer"},
                       {"Cross-Origin-Opener-Policy", "same-origin"}};
   return response;
@@ -70,10 +71,8 @@ Task<> file(Service& service, HttpExchange& exchange) {
 
 // Open to those without a key: the pages ask for it.
 void add_page_routes(Service& service, std::vector<HttpRoute>& routes) {
-  routes.push_back({HttpMethod::get, "/",
-                    [&service](HttpExchange& exchange) { return index(service, exchange); }, true});
-  routes.push_back({HttpMethod::get, "/app/{name...}",
-                    [&service](HttpExchange& exchange) { return file(service, exchange); }, true});
+  routes.push_back({HttpMethod::get, "/", with_service(service, index), true});
+  routes.push_back({HttpMethod::get, "/app/{name...}", with_service(service, file), true});
 }
 
 }  // namespace wader

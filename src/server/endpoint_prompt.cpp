@@ -13,10 +13,9 @@ std::string today() {
 
 }  // namespace
 
-std::optional<ApiError> prepare_prompt(Service& service, ChatRequest& chat,
-                                       const AnswerRequest& request, AnswerJob& job,
-                                       const std::vector<std::string>& origin) {
-  const ServedModel& model = service.model;
+std::optional<ApiError> prepare_prompt(Service& service, const ServedModel& model,
+                                       ChatRequest& chat, const AnswerRequest& request,
+                                       AnswerJob& job, const std::vector<std::string>& origin) {
   chat.date = service.dates.date_of(chat, today());
   auto prompt = chat_prompt(*model.format, chat, model.max_text_bytes);
   const std::string_view field = origin.empty() ? "messages" : "input";

@@ -19,9 +19,9 @@ struct PreparedRequest {
 };
 
 // The chat's prompt as ids, its parser, its stop strings; the date that it began with.
-std::optional<ApiError> prepare_prompt(Service& service, ChatRequest& chat,
-                                       const AnswerRequest& request, AnswerJob& job,
-                                       const std::vector<std::string>& origin = {});
+std::optional<ApiError> prepare_prompt(Service& service, const ServedModel& model,
+                                       ChatRequest& chat, const AnswerRequest& request,
+                                       AnswerJob& job, const std::vector<std::string>& origin = {});
 
 template <typename Request>
 std::vector<std::string> origin_of(const Request& request) {
@@ -30,17 +30,18 @@ std::vector<std::string> origin_of(const Request& request) {
 }
 
 template <typename Request>
-PreparedRequest<Request> prepare_chat(Service& service, std::string_view body,
+PreparedRequest<Request> prepare_chat(Service& service, const ServedModel& model,
+                                      std::string_view body,
                                       ApiResult<Request> (*parse)(const Json&, const ModelFacts&)) {
   PreparedRequest<Request> prepared;
-  ApiResult<Request> request = read_request(body, parse, service.model.facts);
+  ApiResult<Request> request = read_request(body, parse, model.facts);
   if (auto* error = std::get_if<ApiError>(&request)) {
     prepared.error = std::move(*error);
     return prepared;
   }
   prepared.request = std::move(std::get<Request>(request));
-  prepared.error = prepare_prompt(service, prepared.request.chat, prepared.request, prepared.job,
-                                  origin_of(prepared.request));
+  prepared.error = prepare_prompt(service, model, prepared.request.chat, prepared.request,
+                                  prepared.job, origin_of(prepared.request));
   return prepared;
 }
 

@@ -26,24 +26,23 @@ class ResponsesSink final : public AnswerSink {
   AnswerFinish finish_ = AnswerFinish::stop;
 };
 
-Task<> handle(Service& service, HttpExchange& exchange) {
+Task<> handle(Service& service, ServedModel& model, HttpExchange& exchange) {
   PreparedRequest<ResponsesRequest> prepared;
   co_await service.http->run_aside(
-      [&] { prepared = prepare_chat(service, exchange.request().body, parse_responses); });
+      [&] { prepared = prepare_chat(service, model, exchange.request().body, parse_responses); });
   if (prepared.error) {
     co_await exchange.send(error_response(*prepared.error));
     co_return;
   }
   prepared.job.options.parallel_tool_calls = prepared.request.parallel_tool_calls;
-  ResponsesSink sink(new_answer_head("resp_", service), prepared.request);
-  co_await run_answer(service, exchange, prepared.request, std::move(prepared.job), sink);
+  ResponsesSink sink(new_answer_head("resp_", model), prepared.request);
+  co_await run_answer(service, model, exchange, prepared.request, std::move(prepared.job), sink);
 }
 
 }  // namespace
 
 void add_responses_route(Service& service, std::vector<HttpRoute>& routes) {
-  routes.push_back({HttpMethod::post, "/v1/responses",
-                    [&service](HttpExchange& exchange) { return handle(service, exchange); }});
+  routes.push_back({HttpMethod::post, "/v1/responses", with_model(service, handle)});
 }
 
 }  // namespace wader

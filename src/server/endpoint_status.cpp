@@ -5,20 +5,19 @@
 namespace wader {
 namespace {
 
-Task<> health(Service& service, HttpExchange& exchange) {
-  const SchedulerStats stats = service.scheduler->stats();
+Task<> health(Service&, ServedModel& model, HttpExchange& exchange) {
+  const SchedulerStats stats = model.scheduler->stats();
   const Json body = {{"status", "ok"},
-                     {"model", service.model.facts.id},
+                     {"model", model.facts.id},
                      {"running", stats.running},
                      {"queued", stats.queued}};
   co_await exchange.send(json_response(body));
 }
 
-Task<> metrics(Service& service, HttpExchange& exchange) {
+Task<> metrics(Service& service, ServedModel& model, HttpExchange& exchange) {
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = service.metrics.text(service.scheduler->stats(),
-                                       service.scheduler->engine().plan().budget_bytes,
+  response.body = service.metrics.text(model.scheduler->stats(), model.engine().plan().budget_bytes,
                                        service.http->connections());
   co_await exchange.send(std::move(response));
 }
@@ -33,22 +32,9 @@ Task<> openapi(HttpExchange& exchange) {
 }  // namespace
 
 void add_status_routes(Service& service, std::vector<HttpRoute>& routes) {
-  routes.push_back({HttpMethod::get, "/health",
-                    [&service](HttpExchange& exchange) { return health(service, exchange); },
-                    true});
-  routes.push_back({HttpMethod::get, "/metrics",
-                    [&service](HttpExchange& exchange) { return metrics(service, exchange); }});
+  routes.push_back({HttpMethod::get, "/health", with_model(service, health), true});
+  routes.push_back({HttpMethod::get, "/metrics", with_model(service, metrics)});
   routes.push_back({HttpMethod::get, "/openapi.json", openapi});
-}
-
-HttpResponse json_response(const Json& json) {
-  HttpResponse response;
-  response.body = json_text(json);
-  return response;
-}
-
-HttpResponse error_response(const ApiError& error) {
-  return error_response(error.status, error.message, error.param, error.code);
 }
 
 }  // namespace wader

@@ -26,25 +26,20 @@ HttpResponse detokenized(const ServedModel& model, std::string_view body) {
       {{"prompt", model.tokenizer->decode(std::get<std::vector<TokenId>>(ids), true)}});
 }
 
-Task<> answer(Service& service, HttpExchange& exchange,
-              HttpResponse (*make)(const ServedModel&, std::string_view)) {
+template <auto kMake>
+Task<> answer(Service& service, ServedModel& model, HttpExchange& exchange) {
   HttpResponse response;
-  co_await service.http->run_aside(
-      [&] { response = make(service.model, exchange.request().body); });
+  co_await service.http->run_aside([&] { response = kMake(model, exchange.request().body); });
   co_await exchange.send(std::move(response));
 }
 
 }  // namespace
 
 void add_tokenize_routes(Service& service, std::vector<HttpRoute>& routes) {
-  routes.push_back(
-      {HttpMethod::post, "/tokenize",
-       [&service](HttpExchange& exchange) { return answer(service, exchange, tokenized); }, false,
-       kMaxBodyBytes});
-  routes.push_back(
-      {HttpMethod::post, "/detokenize",
-       [&service](HttpExchange& exchange) { return answer(service, exchange, detokenized); }, false,
-       kMaxBodyBytes});
+  routes.push_back({HttpMethod::post, "/tokenize", with_model(service, answer<tokenized>), false,
+                    kMaxBodyBytes});
+  routes.push_back({HttpMethod::post, "/detokenize", with_model(service, answer<detokenized>),
+                    false, kMaxBodyBytes});
 }
 
 }  // namespace wader

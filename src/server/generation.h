@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@
 
 namespace wader {
 
+// EngineOptions::on_routing.
+using RoutingListener = std::function<void(uint32_t layer, std::span<const uint32_t> ids)>;
+
 struct GenerationRequest {
   std::vector<TokenId> prompt;
   uint32_t turn_start = 0;  // GenerateOptions::turn_start
@@ -25,6 +29,9 @@ struct GenerationRequest {
   std::vector<TokenId> stop_ids;
   std::optional<uint32_t> top_logprobs;  // 0: of the chosen token alone
   std::optional<std::chrono::steady_clock::time_point> deadline;
+  // Computed from an empty state, which is dropped afterwards: for who wants the routing of all of
+  // the prompt.
+  bool from_empty = false;
 };
 
 struct GenerationTimings {
@@ -54,6 +61,7 @@ struct GenerationListener {
   std::function<void(const GenerationProgress&)> on_progress = {};
   std::function<void(const GeneratedToken&)> on_token = {};  // not the stop id
   std::function<void(const GenerationResult&)> on_end = {};  // the last call, always made
+  RoutingListener on_routing = {};                           // of this request's passes
 };
 
 }  // namespace wader

@@ -83,7 +83,38 @@ constexpr std::string_view kSchemas = R"json({
   "tokens": {"type": "array", "items": {"type": "integer"}}, "count": {"type": "integer"},
     "max_model_len": {"type": "integer"}}},
 "Text": {"type": "object", "properties": {"prompt": {"type": "string"}}},
-"Health": {"type": "object", "properties": {"status": {"type": "string"}}}
+"Health": {"type": "object", "properties": {"status": {"type": "string"}}},
+"Stats": {"type": "object", "properties": {
+  "uptime_seconds": {"type": "number"}, "version": {"type": "string"},
+  "model": {"type": "object", "description": "shape, formats and size of the model that is served"},
+  "plan": {"type": "object", "description": "the memory plan: bytes of each part of the budget"},
+  "engine": {"type": "object", "properties": {"kernels": {"type": "string"}, "reads": {"type": "string"},
+    "disk_bytes_per_second": {"type": ["number", "null"],
+      "description": "what the disk gave when it was measured, the way the engine reads"}}},
+  "now": {"type": "object", "properties": {"resident_bytes": {"type": "integer"},
+    "usable_slots": {"type": "integer"}, "running": {"type": "integer"}, "queued": {"type": "integer"}}},
+  "counters": {"type": "object", "description": "numbers that only grow while a model is served"}}},
+"InstalledModels": {"type": "object", "properties": {
+  "directory": {"type": "string"}, "free_bytes": {"type": ["integer", "null"]},
+  "serving": {"type": ["string", "null"]}, "loading": {"type": ["string", "null"]},
+  "models": {"type": "array", "items": {"type": "object", "properties": {
+    "name": {"type": "string"}, "state": {"enum": ["complete", "unfinished", "damaged"]},
+    "source": {"type": "string"}, "family": {"type": "string"}, "expert_format": {"type": "string"},
+    "trunk_format": {"type": "string"}, "layers": {"type": "integer"}, "experts": {"type": "integer"},
+    "disk_bytes": {"type": "integer"}, "serving": {"type": "boolean"}, "problem": {"type": "string"}}}},
+  "installs": {"type": "array", "items": {"$ref": "#/components/schemas/Install"}}}},
+"Install": {"type": "object", "properties": {
+  "name": {"type": "string"}, "source": {"type": "string"},
+  "state": {"enum": ["running", "pausing", "paused", "done", "failed"]}, "stage": {"type": "string"},
+  "done_bytes": {"type": "integer"}, "total_bytes": {"type": "integer"}, "error": {"type": "string"}}},
+"ModelPlan": {"type": "object", "properties": {
+  "name": {"type": "string"}, "fits": {"type": "boolean"}, "plan": {"type": "object"},
+  "context": {"type": "integer"}, "problem": {"type": "string"}}},
+"InstallPreview": {"type": "object", "description": "what `wader install --dry-run --json` says"},
+"Name": {"type": "object", "properties": {"name": {"type": "string"}}},
+"Serving": {"type": "object", "properties": {"serving": {"type": "string"}}},
+"Nothing": {"type": "object"},
+"RangeMap": {"type": "object", "description": "range.json: see docs/format.md"}
 })json";
 
 struct Endpoint {
@@ -129,9 +160,11 @@ Json reference(std::string_view schema) {
 
 Json operation(const Endpoint& endpoint) {
   Json json = {{"summary", endpoint.summary}};
-  if (endpoint.path.find('{') != endpoint.path.npos) {
+  if (const size_t begin = endpoint.path.find('{'); begin != endpoint.path.npos) {
+    const std::string_view name =
+        endpoint.path.substr(begin + 1, endpoint.path.find('}') - begin - 1);
     json["parameters"] = Json::array(
-        {{{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
+        {{{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
   }
   if (!endpoint.params.empty()) {
     json["requestBody"] = {{"required", true},
@@ -162,6 +195,43 @@ Json openapi_json(std::string_view version) {
       {"/detokenize", "post", "Token ids to text", detokenize_params(), "Text", false, "tokens"},
       {"/health", "get", "Whether the server can answer", {}, "Health"},
       {"/metrics", "get", "Counters in Prometheus' text format", {}, ""},
+      {"/wader/stats", "get", "What the engine has done, and how things stand", {}, "Stats"},
+      {"/wader/events",
+       "get",
+       "Server-sent events: hello, pass, resident, stats, range, model, install",
+       {},
+       ""},
+      {"/wader/range",
+       "get",
+       "What the model's experts respond to; 204 where no map was built",
+       {},
+       "RangeMap"},
+      {"/wader/range",
+       "post",
+       "Builds the range map (202); events `range` say how far",
+       {},
+       "Nothing"},
+      {"/wader/models",
+       "get",
+       "What is installed and what is being installed",
+       {},
+       "InstalledModels"},
+      {"/wader/models", "post", "Installs a model, or goes on with that (202)", install_params(),
+       "Name", false, "source"},
+      {"/wader/models/preview", "post", "What installing would fetch and write", install_params(),
+       "InstallPreview", false, "source"},
+      {"/wader/models/{name}/plan",
+       "get",
+       "What the planner says of it in this server's memory",
+       {},
+       "ModelPlan"},
+      {"/wader/models/{name}/load", "post", "Serves it instead of the present one", {}, "Serving"},
+      {"/wader/models/{name}/pause",
+       "post",
+       "Stops its install; what it has is kept (202)",
+       {},
+       "Name"},
+      {"/wader/models/{name}/remove", "post", "Deletes it", {}, "Nothing"},
   };
   Json paths = Json::object();
   for (const Endpoint& endpoint : endpoints)

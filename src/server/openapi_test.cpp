@@ -11,6 +11,7 @@
 #include "server/api_testing.h"
 #include "server/chat_answer.h"
 #include "server/completion_answer.h"
+#include "server/library_request.h"
 #include "server/models_answer.h"
 #include "server/responses_answer.h"
 
@@ -38,7 +39,9 @@ std::vector<Endpoint> endpoints() {
       {"/v1/completions", completion_params(), R"({"prompt": "x"})", param_of<parse_completion>},
       {"/v1/responses", responses_params(), R"({"input": "x"})", param_of<parse_responses>},
       {"/tokenize", tokenize_params(), R"({"prompt": "x"})", param_of<parse_tokenize>},
-      {"/detokenize", detokenize_params(), R"({"tokens": []})", param_of<parse_detokenize>}};
+      {"/detokenize", detokenize_params(), R"({"tokens": []})", param_of<parse_detokenize>},
+      {"/wader/models", install_params(), R"({"source": "org/name"})",
+       [](const Json& body) { return refused(parse_install(body)).param; }}};
 }
 
 std::string refusal_with(const Endpoint& endpoint, std::string_view name, const Json& value) {
@@ -88,7 +91,7 @@ TEST(OpenApi, TheDocumentListsTheTables) {
     EXPECT_EQ(endpoint.refusal(Json::object()), required) << "alone of all it must be there";
   }
   const Json& paths = document.at("paths");
-  EXPECT_EQ(paths.size(), 9u);
+  EXPECT_EQ(paths.size(), 18u);
   for (const char* path : {"/v1/models", "/v1/models/{id}", "/health", "/metrics"})
     EXPECT_TRUE(paths.at(path).contains("get")) << path;
 }
@@ -127,7 +130,7 @@ TEST(OpenApi, SchemasHoldForTheParsers) {
     }
   }
   EXPECT_EQ(bounds, 25);
-  EXPECT_EQ(choices, 7 + 2 + 1 + 1 + 2 + 1 + 1 + 1);
+  EXPECT_EQ(choices, 7 + 2 + 1 + 1 + 2 + 1 + 1 + 1 + 5 + 3);
 }
 
 std::set<std::string> keys_of(const Json& object) {

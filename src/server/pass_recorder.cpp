@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/json.h"
+#include "server/sse.h"
 
 namespace wader {
 namespace {
@@ -26,7 +28,7 @@ void set_bit(std::vector<uint8_t>& bits, size_t i) {
 
 }  // namespace
 
-void PassRecorder::attach(const Engine& engine) {
+void PassRecorder::attach(const Engine& engine, std::string_view model) {
   engine_ = &engine;
   const ArchitectureSpec& spec = engine.container().spec();
   index_of_layer_.assign(spec.layer_count(), 0);
@@ -39,6 +41,12 @@ void PassRecorder::attach(const Engine& engine) {
   experts_per_token_ = spec.experts_per_token;
   ids_.assign(moe_layers_.size() * experts_per_token_, 0);
   read_.assign((ids_.size() + 7) / 8, 0);
+  const Json hello = {{"model", model},
+                      {"moe_layers", moe_layers_},
+                      {"experts", experts_},
+                      {"experts_per_token", experts_per_token_}};
+  hub_.publish({sse_event(std::string_view(json_text(hello)), "hello"), false, "hello"});
+  publish_residents();
 }
 
 void PassRecorder::on_routing(uint32_t layer, std::span<const uint32_t> ids) {
@@ -64,7 +72,6 @@ void PassRecorder::end_pass(const PassFacts& facts) {
   last_frame_ = now;
   publish_frame(facts);
   if (now - last_residents_ < kResidentsInterval) return;
-  last_residents_ = now;
   publish_residents();
 }
 
@@ -79,6 +86,7 @@ void PassRecorder::publish_frame(const PassFacts& facts) {
 }
 
 void PassRecorder::publish_residents() {
+  last_residents_ = Clock::now();
   std::vector<uint8_t> bits((moe_layers_.size() * experts_ + 7) / 8, 0);
   for (size_t l = 0; l < moe_layers_.size(); ++l)
     for (uint32_t e = 0; e < experts_; ++e)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
@@ -25,22 +26,22 @@ class PassRecorder {
  public:
   explicit PassRecorder(EventHub& hub) : hub_(hub) {}
 
-  // Before the first pass.
-  void attach(const Engine& engine);
+  // Before the first pass; says what the model is and which experts are in memory. `model`: the
+  // name it is served under.
+  void attach(const Engine& engine, std::string_view model);
   // For EngineOptions::on_routing: before the layer's experts are fetched.
   void on_routing(uint32_t layer, std::span<const uint32_t> ids);
   void end_pass(const PassFacts& facts);
-
-  // Moe layers in order: what the layers of masks and ids are.
-  const std::vector<uint32_t>& moe_layers() const { return moe_layers_; }
+  // Also where nobody watches: who comes later is told.
+  void publish_residents();
 
  private:
   using Clock = std::chrono::steady_clock;
   void publish_frame(const PassFacts& facts);
-  void publish_residents();
 
   EventHub& hub_;
   const Engine* engine_ = nullptr;
+  // Moe layers in order, what the layers of masks and ids are; and for each layer its place there.
   std::vector<uint32_t> moe_layers_, index_of_layer_;
   uint32_t experts_ = 0, experts_per_token_ = 0;
   const Clock::time_point start_ = Clock::now();

@@ -39,6 +39,14 @@ struct Job {
 };
 using JobPtr = std::unique_ptr<Job>;
 
+// A session, and who has it.
+struct Place {
+  std::unique_ptr<Session> session;
+  bool busy = false;
+  uint64_t last_used = 0;
+  uint32_t turn_start = 0;  // of its last request
+};
+
 class EngineThread final : public Scheduler {
  public:
   explicit EngineThread(const SchedulerOptions& options) : options_(options) {}
@@ -47,7 +55,7 @@ class EngineThread final : public Scheduler {
     if (thread_.joinable()) thread_.join();
   }
 
-  Status begin(std::function<Result<std::unique_ptr<Engine>>()> open) {
+  Status begin(OpenEngine open) {
     std::promise<Status> opened;
     std::future<Status> result = opened.get_future();
     thread_ = std::thread([this, open = std::move(open), &opened] {
@@ -79,7 +87,8 @@ class EngineThread final : public Scheduler {
   }
 
  private:
-  Status open_engine(const std::function<Result<std::unique_ptr<Engine>>()>& open);
+  Status open_engine(const OpenEngine& open);
+  void tell_routing(uint32_t layer, std::span<const uint32_t> ids);
   void loop();
   bool wait_for_work();
   void drop_ended();
@@ -88,6 +97,7 @@ class EngineThread final : public Scheduler {
   void turn(Job& job);
   void take_step(Job& job, const GenerationStep& step, const ExpertCounters& before,
                  double seconds);
+  void leave(Place& place, const Job& job);
   void end(Job& job, GenerationEnd how, TokenId stop_id = -1, std::optional<Error> error = {});
   void tell_positions();
   void publish(bool now);
@@ -101,21 +111,18 @@ class EngineThread final : public Scheduler {
   bool stopping_ = false, ended_ = false;
   // The engine's thread alone, but for what engine() promises:
   std::unique_ptr<Engine> engine_;
-  struct Place {
-    std::unique_ptr<Session> session;
-    bool busy = false;
-    uint64_t last_used = 0;
-    uint32_t turn_start = 0;  // of its last request
-  };
   std::vector<Place> places_;
   uint64_t uses_ = 0, jobs_ = 0;
   std::deque<JobPtr> queue_;
   std::vector<JobPtr> running_;
+  const Job* stepping_ = nullptr;  // whose pass is being computed
   Clock::time_point published_ = {};
 };
 
-Status EngineThread::open_engine(const std::function<Result<std::unique_ptr<Engine>>()>& open) {
-  ASSIGN_OR_RETURN(engine_, open());
+Status EngineThread::open_engine(const OpenEngine& open) {
+  ASSIGN_OR_RETURN(engine_, open([this](uint32_t layer, std::span<const uint32_t> ids) {
+                     tell_routing(layer, ids);
+                   }));
   // As many as the plan holds memory for.
   for (uint32_t i = 0; i < engine_->plan().sessions; ++i) {
     ASSIGN_OR_RETURN(auto session, engine_->new_session());
@@ -123,6 +130,12 @@ Status EngineThread::open_engine(const std::function<Result<std::unique_ptr<Engi
   }
   publish(true);
   return {};
+}
+
+void EngineThread::tell_routing(uint32_t layer, std::span<const uint32_t> ids) {
+  if (options_.on_routing) options_.on_routing(layer, ids);
+  if (stepping_ != nullptr && stepping_->listener.on_routing)
+    stepping_->listener.on_routing(layer, ids);
 }
 
 Status EngineThread::submit(GenerationRequest request, GenerationListener listener,
@@ -223,12 +236,13 @@ bool EngineThread::start(JobPtr& job) {
   for (const Place& place : places_)
     views.push_back({place.busy, place.last_used,
                      static_cast<uint32_t>(place.session->tokens().size()), place.turn_start,
-                     place.session->reusable(job->request.prompt)});
+                     job->request.from_empty ? 0 : place.session->reusable(job->request.prompt)});
   const auto choice = choose_session(views);
   if (!choice) return false;
   Place& place = places_[choice->session];
   if (choice->copy_from)
     place.session->copy_prefix(*places_[*choice->copy_from].session, job->request.prompt);
+  if (job->request.from_empty) place.session->reset();
   place.busy = true;
   place.last_used = ++uses_;
   place.turn_start = job->request.turn_start;
@@ -279,7 +293,9 @@ void EngineThread::turn(Job& job) {
   if (job.late()) return finish(GenerationEnd::deadline);
   const auto start = Clock::now();
   const ExpertCounters before = engine_->expert_counters();
+  stepping_ = &job;
   Result<GenerationStep> step = places_[job.session].session->step();
+  stepping_ = nullptr;
   const double seconds = seconds_since(start);
   job.engine_seconds += seconds;
   if (!step.ok()) return finish(GenerationEnd::failed, -1, std::move(step).error());
@@ -321,10 +337,17 @@ void EngineThread::take_step(Job& job, const GenerationStep& step, const ExpertC
   if (step.ended != FinishReason::stop && job.listener.on_token) job.listener.on_token(*step.token);
 }
 
+void EngineThread::leave(Place& place, const Job& job) {
+  place.busy = false;
+  if (!job.request.from_empty) return;
+  place.session->reset();
+  place.last_used = 0;  // the next of its kind takes it too, and no conversation
+}
+
 void EngineThread::end(Job& job, GenerationEnd how, TokenId stop_id, std::optional<Error> error) {
   bool ran = false;
   for (const JobPtr& running : running_) ran = ran || running.get() == &job;
-  if (ran) places_[job.session].busy = false;
+  if (ran) leave(places_[job.session], job);
   {
     const std::lock_guard lock(mutex_);
     --(ran ? stats_.running : stats_.queued);
@@ -337,6 +360,7 @@ void EngineThread::end(Job& job, GenerationEnd how, TokenId stop_id, std::option
   job.timings.hit_rate =
       asked ? static_cast<double>(job.experts.hits) / static_cast<double>(asked) : 0;
   publish(true);
+  if (ran && options_.on_request_end) options_.on_request_end();
   if (job.listener.on_end) job.listener.on_end({how, stop_id, std::move(error), job.timings});
 }
 
@@ -351,8 +375,8 @@ void EngineThread::publish(bool now) {
 
 }  // namespace
 
-Result<std::unique_ptr<Scheduler>> Scheduler::start(
-    std::function<Result<std::unique_ptr<Engine>>()> open, const SchedulerOptions& options) {
+Result<std::unique_ptr<Scheduler>> Scheduler::start(OpenEngine open,
+                                                    const SchedulerOptions& options) {
   auto scheduler = std::make_unique<EngineThread>(options);
   RETURN_IF_ERROR(scheduler->begin(std::move(open)));
   return std::unique_ptr<Scheduler>(std::move(scheduler));

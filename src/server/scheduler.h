@@ -18,6 +18,8 @@ struct SchedulerOptions {
   // In the engine's thread after each pass: a running number of the request, the pass' rows, and
   // whether they were of the prompt.
   std::function<void(uint64_t request, uint32_t rows, bool prefill)> on_pass = {};
+  RoutingListener on_routing = {};            // in the engine's thread, of all passes
+  std::function<void()> on_request_end = {};  // in the engine's thread
 };
 
 struct SchedulerStats {
@@ -26,11 +28,13 @@ struct SchedulerStats {
   EngineStats engine;  // a tenth of a second old at most while work runs
 };
 
+// Opens the engine, which calls `on_routing` (EngineOptions).
+using OpenEngine = std::function<Result<std::unique_ptr<Engine>>(RoutingListener on_routing)>;
+
 class Scheduler {
  public:
   // Opens the engine in its thread, and one session for each that it was planned for.
-  static Result<std::unique_ptr<Scheduler>> start(
-      std::function<Result<std::unique_ptr<Engine>>()> open, const SchedulerOptions& options);
+  static Result<std::unique_ptr<Scheduler>> start(OpenEngine open, const SchedulerOptions& options);
   virtual ~Scheduler() = default;  // stops and waits for the thread
 
   virtual const Engine& engine() const = 0;  // what never changes: plan, tokenizer, container

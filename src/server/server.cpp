@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "server/model_switch.h"
 #include "server/service.h"
 
 namespace wader {
@@ -12,13 +13,17 @@ namespace {
 class ModelServer final : public Server {
  public:
   ~ModelServer() override {
-    // What runs aside uses the model; the engine's last words go to http_.
+    // What runs aside uses the model; the engine's last words go to http_, whose coroutines may
+    // hold the model longer than this does.
     while (http_ && !http_->workers_idle(std::chrono::seconds(1))) {
     }
-    service_.scheduler.reset();
+    stop_engines();
+    while (!engines_stopped(std::chrono::seconds(1))) {
+    }
+    http_.reset();
   }
 
-  Status open(OpenEngine open_engine, ServerOptions options) {
+  Status open(const std::filesystem::path& container, ModelOpener opener, ServerOptions options) {
     log_ = std::move(options.log);
     std::vector<HttpRoute> routes;
     add_chat_route(service_, routes);
@@ -28,6 +33,8 @@ class ModelServer final : public Server {
     add_tokenize_routes(service_, routes);
     add_status_routes(service_, routes);
     add_dashboard_routes(service_, routes);
+    add_range_routes(service_, routes);
+    add_library_routes(service_, routes);
     add_page_routes(service_, routes);
     options.http.on_done = [this](const HttpRequest& request, int status, uint64_t sent_bytes,
                                   double seconds) { note(request, status, sent_bytes, seconds); };
@@ -38,30 +45,24 @@ class ModelServer final : public Server {
     service_.http = http_.get();
     service_.request_timeout = options.request_timeout;
     service_.web_directory = std::move(options.web_directory);
-    PassRecorder& recorder = service_.recorder;
-    options.scheduler.on_pass = [&recorder](uint64_t request, uint32_t rows, bool prefill) {
-      recorder.end_pass({request, rows, prefill});
-    };
-    const auto on_routing = [&recorder](uint32_t layer, std::span<const uint32_t> ids) {
-      recorder.on_routing(layer, ids);
-    };
-    ASSIGN_OR_RETURN(service_.scheduler,
-                     Scheduler::start([&] { return open_engine(on_routing); }, options.scheduler));
-    recorder.attach(service_.scheduler->engine());
-    ASSIGN_OR_RETURN(service_.model,
-                     make_served_model(service_.scheduler->engine(), std::move(options.model_id)));
+    service_.models_directory = std::move(options.models_directory);
+    service_.fixed_id = std::move(options.fixed_id);
+    service_.scheduler_options = options.scheduler;
+    service_.opener = std::move(opener);
+    ASSIGN_OR_RETURN(service_.model, open_served_model(service_, container));
     return {};
   }
 
   std::string url() const override { return http_->url(); }
-  const Engine& engine() const override { return service_.scheduler->engine(); }
+  const Engine& engine() const override { return service_.model->engine(); }
+  const std::string& model_id() const override { return service_.model->facts.id; }
   void run() override {
     http_->run();
-    service_.scheduler->stop();
+    stop_engines();
   }
   void stop(std::chrono::milliseconds grace) override { http_->stop(grace); }
   bool at_rest(std::chrono::milliseconds patience) override {
-    return service_.scheduler->stopped(patience) && http_->workers_idle(patience);
+    return http_->workers_idle(patience) && engines_stopped(patience);
   }
 
  private:
@@ -74,16 +75,28 @@ class ModelServer final : public Server {
                        seconds));
   }
 
+  void stop_engines() {
+    for (const auto& model : {service_.model, service_.leaving})
+      if (model) model->scheduler->stop();
+  }
+  bool engines_stopped(std::chrono::milliseconds patience) const {
+    bool stopped = true;
+    for (const auto& model : {service_.model, service_.leaving})
+      stopped = stopped && (!model || model->scheduler->stopped(patience));
+    return stopped;
+  }
+
   std::function<void(std::string_view)> log_;
-  std::unique_ptr<HttpServer> http_;
   Service service_;
+  std::unique_ptr<HttpServer> http_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Server>> Server::start(OpenEngine open, ServerOptions options) {
+Result<std::unique_ptr<Server>> Server::start(const std::filesystem::path& container,
+                                              ModelOpener opener, ServerOptions options) {
   auto server = std::make_unique<ModelServer>();
-  RETURN_IF_ERROR(server->open(std::move(open), std::move(options)));
+  RETURN_IF_ERROR(server->open(container, std::move(opener), std::move(options)));
   return std::unique_ptr<Server>(std::move(server));
 }
 

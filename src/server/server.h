@@ -1,5 +1,5 @@
-// Server: one model behind HTTP. The model is loaded while the port is held already, so that a port
-// in use shows at once; clients that come early wait.
+// Server: one model at a time behind HTTP. The first is loaded while the port is held already, so
+// that a port in use shows at once; clients that come early wait.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "engine/engine.h"
 #include "server/http.h"
+#include "server/model_opener.h"
 #include "server/scheduler.h"
 
 namespace wader {
@@ -22,23 +23,23 @@ struct ServerOptions {
   HttpOptions http;  // its on_done and on_problem are taken by the server
   SchedulerOptions scheduler;
   std::chrono::seconds request_timeout{0};  // of one answer; 0: none
-  std::filesystem::path web_directory;  // pages from there, read anew each time; empty: embedded
-  std::string model_id;                 // under which it is served
+  std::filesystem::path web_directory;     // pages from there, read anew each time; empty: embedded
+  std::filesystem::path models_directory;  // of those that may be served instead
+  std::string fixed_id;  // the name under which every model is served; empty: its own
   // One line without a newline, key=value; never text of prompts or answers. From the network's
   // thread.
   std::function<void(std::string_view)> log = {};
 };
 
-// Opens the engine, with what the server wants to know of its routing (EngineOptions::on_routing).
-using OpenEngine = std::function<Result<std::unique_ptr<Engine>>(
-    std::function<void(uint32_t layer, std::span<const uint32_t> ids)> on_routing)>;
-
 class Server {
  public:
   virtual ~Server() = default;
-  static Result<std::unique_ptr<Server>> start(OpenEngine open, ServerOptions options);
+  static Result<std::unique_ptr<Server>> start(const std::filesystem::path& container,
+                                               ModelOpener opener, ServerOptions options);
   virtual std::string url() const = 0;
+  // Of the model that it started with; before run().
   virtual const Engine& engine() const = 0;
+  virtual const std::string& model_id() const = 0;
   virtual void run() = 0;  // until stop(); in the calling thread
   // From any thread: answers in progress may finish for `grace`, then end. run() returns at most a
   // second after that.

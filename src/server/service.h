@@ -12,9 +12,9 @@
 #include "server/conversation_dates.h"
 #include "server/event_hub.h"
 #include "server/http.h"
+#include "server/install_jobs.h"
 #include "server/metrics.h"
-#include "server/pass_recorder.h"
-#include "server/scheduler.h"
+#include "server/model_opener.h"
 #include "server/served_model.h"
 
 namespace wader {
@@ -22,21 +22,34 @@ namespace wader {
 struct Service {
   // Set before the network runs:
   HttpServer* http = nullptr;
-  std::unique_ptr<Scheduler> scheduler = nullptr;
-  ServedModel model = {};
-  std::chrono::seconds request_timeout{0};   // 0: none
-  std::filesystem::path web_directory = {};  // pages from there instead of the program's own
+  std::chrono::seconds request_timeout{0};      // 0: none
+  std::filesystem::path web_directory = {};     // pages from there instead of the program's own
+  std::filesystem::path models_directory = {};  // of those that are installed
+  ModelOpener opener = {};
+  SchedulerOptions scheduler_options = {};
+  std::string fixed_id = {};  // under which every model is served; empty: its own name
 
   Metrics metrics = {};
   EventHub hub = {};
-  PassRecorder recorder = PassRecorder(hub);
   const std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
+  ConversationDates dates = ConversationDates();
+
+  std::shared_ptr<ServedModel> model = nullptr;    // none while `loading`, or where that failed
+  std::shared_ptr<ServedModel> leaving = nullptr;  // its last requests are ending
+  std::string loading = {};                        // the name of the model that is to be served
+  std::string problem = {};                        // why there is no model
+  bool builds_range = false;
+  InstallJobs installs = InstallJobs(hub);
 
   double uptime_seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   }
-  ConversationDates dates = ConversationDates();
 };
+
+// The model's requests go to it, and hold it until they are answered; while there is none, 503.
+using ModelHandler = Task<> (*)(Service&, ServedModel&, HttpExchange&);
+HttpHandler with_model(Service& service, ModelHandler handle);
+HttpHandler with_service(Service& service, Task<> (*handle)(Service&, HttpExchange&));
 
 void add_chat_route(Service& service, std::vector<HttpRoute>& routes);
 void add_completions_route(Service& service, std::vector<HttpRoute>& routes);
@@ -46,7 +59,9 @@ void add_tokenize_routes(Service& service, std::vector<HttpRoute>& routes);
 void add_status_routes(Service& service,
                        std::vector<HttpRoute>& routes);  // health, metrics, OpenAPI
 void add_page_routes(Service& service, std::vector<HttpRoute>& routes);
-void add_dashboard_routes(Service& service, std::vector<HttpRoute>& routes);
+void add_dashboard_routes(Service& service, std::vector<HttpRoute>& routes);  // stats, events
+void add_range_routes(Service& service, std::vector<HttpRoute>& routes);
+void add_library_routes(Service& service, std::vector<HttpRoute>& routes);  // /wader/models
 
 HttpResponse json_response(const Json& json);
 HttpResponse error_response(const ApiError& error);

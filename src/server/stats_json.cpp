@@ -2,16 +2,20 @@
 
 #include "base/machine.h"
 #include "container/manifest.h"
+#include "model/plan_json.h"
 
 namespace wader {
 
-Json served_facts_json(const Engine& engine, const ServedModel& model) {
+Json served_facts_json(const ServedModel& model) {
+  const Engine& engine = model.engine();
   const Manifest& manifest = engine.container().manifest();
   const ArchitectureSpec& spec = engine.container().spec();
   const MemoryPlan& plan = engine.plan();
   Json moe_layers = Json::array();
   for (uint32_t layer = 0; layer < spec.layer_count(); ++layer)
     if (spec.layers[layer].ffn == FfnKind::moe) moe_layers.push_back(layer);
+  Json disk_rate = nullptr;
+  if (model.disk_bytes_per_second) disk_rate = *model.disk_bytes_per_second;
   uint64_t disk_bytes = 0;
   for (const auto& [name, record] : manifest.files) disk_bytes += record.bytes;
   return {{"model",
@@ -28,21 +32,11 @@ Json served_facts_json(const Engine& engine, const ServedModel& model) {
             {"expert_format", expert_format_text(manifest.experts.format)},
             {"trunk_format", trunk_format_text(manifest)},
             {"disk_bytes", disk_bytes}}},
-          {"plan",
-           {{"budget_bytes", plan.budget_bytes},
-            {"process_bytes", plan.process_bytes},
-            {"trunk_bytes", plan.trunk_bytes},
-            {"state_bytes", plan.state_bytes},
-            {"snapshots_bytes", plan.snapshots_bytes},
-            {"scratch_bytes", plan.scratch_bytes},
-            {"io_bytes", plan.io_bytes},
-            {"slots_bytes", plan.slots_bytes},
-            {"reserve_bytes", plan.reserve_bytes},
-            {"slots", plan.slots},
-            {"sessions", plan.sessions},
-            {"chunk", plan.chunk},
-            {"threads", plan.threads}}},
-          {"engine", {{"kernels", engine.kernels().name}, {"reads", engine.io_description()}}}};
+          {"plan", plan_json(plan)},
+          {"engine",
+           {{"kernels", engine.kernels().name},
+            {"reads", engine.io_description()},
+            {"disk_bytes_per_second", disk_rate}}}};
 }
 
 Json standing_json(const SchedulerStats& stats) {

@@ -8,7 +8,7 @@
 namespace wader {
 
 // "model", "plan" and "engine": what does not change while a model is served.
-Json served_facts_json(const Engine& engine, const ServedModel& model);
+Json served_facts_json(const ServedModel& model);
 // "now" and "counters".
 Json standing_json(const SchedulerStats& stats);
 

@@ -1,4 +1,5 @@
-// The dashboard's pages: src/web/ as it was when the program was built (wader_embed in cmake/embed.cmake).
+// The dashboard's pages: src/web/ as it was when the program was built (wader_embed in
+// cmake/embed.cmake).
 #pragma once
 
 #include <span>

@@ -44,7 +44,7 @@ export class ServerProcess {
 
 // The line that says where it is served, or an error with what it said instead.
 export async function startServer(wader, container, flags = [], env = {}) {
-  const child = spawn(wader, ["serve", container, "--port", "0", ...flags],
+  const child = spawn(wader, ["serve", container, ...(flags.includes("--port") ? [] : ["--port", "0"]), ...flags],
     { env: { ...process.env, WADER_API_KEY: "", ...env }, stdio: ["ignore", "pipe", "pipe"] });
   children.add(child);
   child.on("exit", () => children.delete(child));

@@ -1,4 +1,4 @@
-#include "cli/models.h"
+#include "install/models.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

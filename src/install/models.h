@@ -21,6 +21,7 @@ struct InstalledModel {
   std::filesystem::path path;
   State state;
   std::string problem;   // why it is damaged
+  std::string source;    // what it was installed from; empty when the manifest cannot tell
   std::string in_place;  // the checkpoint's directory, where the experts are there
   std::string family;    // empty when the manifest cannot tell, as the formats then are
   std::string expert_format, trunk_format;  // "affine4", "affine8 + bf16"

@@ -1,4 +1,4 @@
-#include "cli/models.h"
+#include "install/models.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -13,10 +13,8 @@
 #include "container/container.h"
 #include "container/journal.h"
 #include "container/manifest.h"
-#include "engine/read_setup.h"
 #include "experts/usage_file.h"
 #include "install/fetch_window.h"
-#include "range/range_file.h"
 
 namespace wader {
 namespace {
@@ -59,6 +57,7 @@ InstalledModel describe(const fs::path& path) {
   model.name = path.stem().string();
   model.disk_bytes = disk_bytes(path);
   const auto take = [&](const Manifest& manifest) {
+    model.source = manifest.source;
     model.family = manifest.spec.family;
     model.expert_format = expert_format_text(manifest.experts.format);
     model.trunk_format = trunk_format_text(manifest);

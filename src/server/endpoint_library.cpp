@@ -1,0 +1,246 @@
+// /wader/models: what is installed and what is being installed; loading, installing, removing.
+#include <fmt/format.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
+#include "install/disk_room.h"
+#include "install/models.h"
+#include "model/plan_json.h"
+#include "server/child_process.h"
+#include "server/library_request.h"
+#include "server/model_switch.h"
+#include "server/service.h"
+
+namespace wader {
+namespace {
+
+constexpr uint32_t kMaxInstalls = 4;  // at once
+constexpr uint64_t kMaxBodyBytes = 64 << 10;
+
+std::string_view state_name(InstalledModel::State state) {
+  constexpr std::string_view kNames[] = {"complete", "unfinished", "damaged"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+Json model_json(const InstalledModel& model, const std::filesystem::path& served) {
+  std::error_code ignored;
+  Json json = {
+      {"name", model.name},
+      {"state", state_name(model.state)},
+      {"source", model.source},
+      {"family", model.family},
+      {"expert_format", model.expert_format},
+      {"trunk_format", model.trunk_format},
+      {"layers", model.layers},
+      {"experts", model.experts},
+      {"disk_bytes", model.disk_bytes},
+      {"serving", !served.empty() && std::filesystem::equivalent(model.path, served, ignored)}};
+  if (!model.problem.empty()) json["problem"] = model.problem;
+  return json;
+}
+
+Task<> list(Service& service, HttpExchange& exchange) {
+  const std::filesystem::path served = service.model ? service.model->container : "";
+  Json models = Json::array();
+  Json free = nullptr;
+  co_await service.http->run_aside([&] {
+    for (const InstalledModel& model : list_models(service.models_directory))
+      models.push_back(model_json(model, served));
+    if (const auto bytes = free_bytes_of(service.models_directory); bytes.ok()) free = *bytes;
+  });
+  Json installs = Json::array();
+  for (const auto& job : service.installs.jobs()) installs.push_back(install_job_json(*job));
+  const auto name_or_null = [](const std::string& name) {
+    return name.empty() ? Json(nullptr) : Json(name);
+  };
+  const Json body = {{"directory", service.models_directory.string()},
+                     {"free_bytes", free},
+                     {"serving", name_or_null(served.stem().string())},
+                     {"loading", name_or_null(service.loading)},
+                     {"models", models},
+                     {"installs", installs}};
+  co_await exchange.send(json_response(body));
+}
+
+// Of the model that the request's path names, installed whole or in part.
+std::optional<std::filesystem::path> path_of(const Service& service, const HttpExchange& exchange) {
+  const std::string_view name = exchange.request().path_value("name");
+  if (!valid_model_name(name)) return {};
+  const std::filesystem::path path = service.models_directory / fmt::format("{}.wader", name);
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) return {};
+  return path;
+}
+
+HttpResponse no_such_model(const HttpExchange& exchange) {
+  return error_response(
+      404, fmt::format("no model '{}' is installed", exchange.request().path_value("name")));
+}
+
+// The planner and the opener take turns.
+std::optional<HttpResponse> refuse_plan(const Service& service, const HttpExchange& exchange,
+                                        const std::optional<std::filesystem::path>& path) {
+  if (!path) return no_such_model(exchange);
+  if (service.loading.empty()) return {};
+  return error_response(409, fmt::format("{} is being loaded", service.loading));
+}
+
+Task<> plan(Service& service, HttpExchange& exchange) {
+  const auto path = path_of(service, exchange);
+  if (auto refusal = refuse_plan(service, exchange, path)) {
+    co_await exchange.send(*std::move(refusal));
+    co_return;
+  }
+  Json body = {{"name", path->stem().string()}};
+  co_await service.http->run_aside([&] {
+    const auto plan = service.opener.plan(*path);
+    body["fits"] = plan.ok();
+    if (plan.ok()) {
+      body["context"] = plan->context;
+      body["plan"] = plan_json(*plan);
+    } else {
+      body["problem"] = plan.error().message;
+    }
+  });
+  co_await exchange.send(json_response(body));
+}
+
+// Routes that change something: what is wrong with the request, before anything happens.
+std::optional<HttpResponse> refuse(const Service& service, const HttpExchange& exchange,
+                                   const std::optional<std::filesystem::path>& path) {
+  if (const auto error = check_empty_body(exchange.request().body)) return error_response(*error);
+  if (!path) return no_such_model(exchange);
+  if (!service.loading.empty())
+    return error_response(409, fmt::format("{} is being loaded", service.loading));
+  if (service.installs.works_on(path->stem().string()))
+    return error_response(409, fmt::format("{} is being installed", path->stem().string()));
+  return {};
+}
+
+bool is_served(const Service& service, const std::filesystem::path& path) {
+  std::error_code ignored;
+  return service.model && std::filesystem::equivalent(service.model->container, path, ignored);
+}
+
+Task<> load(Service& service, HttpExchange& exchange) {
+  const auto path = path_of(service, exchange);
+  HttpResponse response;
+  if (auto refusal = refuse(service, exchange, path))
+    response = *std::move(refusal);
+  else if (is_served(service, *path))
+    response = json_response({{"serving", path->stem().string()}});
+  else
+    response = co_await switch_model(service, *path);
+  co_await exchange.send(std::move(response));
+}
+
+Task<> remove(Service& service, HttpExchange& exchange) {
+  const auto path = path_of(service, exchange);
+  auto refusal = refuse(service, exchange, path);
+  if (!refusal && is_served(service, *path))
+    refusal = error_response(
+        409, fmt::format("{} is served: load another model first", path->stem().string()));
+  if (refusal) {
+    co_await exchange.send(*std::move(refusal));
+    co_return;
+  }
+  Status status;
+  co_await service.http->run_aside([&] { status = remove_model(*path); });
+  HttpResponse response =
+      status.ok() ? json_response(Json::object()) : error_response(409, status.error().message);
+  co_await exchange.send(std::move(response));
+}
+
+Task<> pause(Service& service, HttpExchange& exchange) {
+  const std::string_view name = exchange.request().path_value("name");
+  HttpResponse response = json_response({{"name", name}});
+  response.status = 202;
+  if (const auto error = check_empty_body(exchange.request().body))
+    response = error_response(*error);
+  else if (!service.installs.pause(name))
+    response = error_response(409, fmt::format("'{}' is not being installed", name));
+  co_await exchange.send(std::move(response));
+}
+
+// The request, or its refusal as `response`.
+std::optional<InstallRequest> install_request(const HttpExchange& exchange,
+                                              HttpResponse& response) {
+  const ApiResult<Json> json = parse_body(exchange.request().body);
+  if (const auto* error = std::get_if<ApiError>(&json)) {
+    response = error_response(*error);
+    return {};
+  }
+  ApiResult<InstallRequest> request = parse_install(std::get<Json>(json));
+  if (const auto* error = std::get_if<ApiError>(&request)) {
+    response = error_response(*error);
+    return {};
+  }
+  return std::get<InstallRequest>(std::move(request));
+}
+
+Task<> install(Service& service, HttpExchange& exchange) {
+  HttpResponse response;
+  std::optional<InstallRequest> request = install_request(exchange, response);
+  if (request && service.installs.works_on(request->name)) {
+    response = error_response(409, fmt::format("{} is being installed", request->name));
+  } else if (request && service.installs.working() >= kMaxInstalls) {
+    response = error_response(
+        409, fmt::format("{} models are being installed; wait for one or pause it", kMaxInstalls));
+  } else if (request) {
+    response = json_response({{"name", request->name}});
+    response.status = 202;
+    auto run = service.installs.run(service.http->executor(), request->name, request->source,
+                                    request->arguments);
+    boost::asio::co_spawn(service.http->executor(), std::move(run), boost::asio::detached);
+  }
+  co_await exchange.send(std::move(response));
+}
+
+// `wader install SOURCE --dry-run` in a process of its own.
+Task<HttpResponse> look(Service& service, HttpExchange& exchange, InstallRequest request) {
+  std::vector<std::string> arguments = std::move(request.arguments);
+  arguments.insert(arguments.begin(), {"install", request.source, "--dry-run", "--json"});
+  auto started = ChildProcess::start(service.http->executor(), arguments);
+  if (!started.ok()) co_return error_response(500, started.error().message);
+  const std::shared_ptr<ChildProcess> process = std::move(started).value();
+  ChildProcess& child = *process;
+  exchange.on_gone([process] { process->interrupt(); });  // a silent hub is asked for long
+  std::string last;
+  while (std::optional<std::string> line = co_await child.next_line()) last = *std::move(line);
+  const int status = co_await child.wait();
+  auto plan = parse_json(last, "install");
+  if (status != 0 || !plan.ok() || !plan->is_object()) {
+    const std::string error = last_error(child.errors());
+    co_return error_response(
+        502, error.empty() ? fmt::format("wader install ended with {}", status) : error);
+  }
+  plan->erase("event");
+  co_return json_response(*plan);
+}
+
+Task<> preview(Service& service, HttpExchange& exchange) {
+  HttpResponse response;
+  std::optional<InstallRequest> request = install_request(exchange, response);
+  if (request) response = co_await look(service, exchange, *std::move(request));
+  co_await exchange.send(std::move(response));
+}
+
+}  // namespace
+
+void add_library_routes(Service& service, std::vector<HttpRoute>& routes) {
+  const auto add = [&](HttpMethod method, std::string pattern,
+                       Task<> (*handle)(Service&, HttpExchange&)) {
+    routes.push_back(
+        {method, std::move(pattern), with_service(service, handle), false, kMaxBodyBytes});
+  };
+  add(HttpMethod::get, "/wader/models", list);
+  add(HttpMethod::post, "/wader/models", install);
+  add(HttpMethod::post, "/wader/models/preview", preview);
+  add(HttpMethod::get, "/wader/models/{name}/plan", plan);
+  add(HttpMethod::post, "/wader/models/{name}/load", load);
+  add(HttpMethod::post, "/wader/models/{name}/pause", pause);
+  add(HttpMethod::post, "/wader/models/{name}/remove", remove);
+}
+
+}  // namespace wader

@@ -1,0 +1,90 @@
+#include "server/model_switch.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <optional>
+#include <utility>
+
+#include "server/sse.h"
+
+namespace wader {
+namespace {
+
+void tell(Service& service, std::string_view state, std::string_view name,
+          std::string_view error = {}) {
+  Json json = {{"state", state}, {"name", name}};
+  if (!error.empty()) json["error"] = error;
+  const std::string text = json_text(json);
+  service.hub.publish({sse_event(text, "model"), false, "model"});
+}
+
+// As service.model, or the error.
+Task<Status> take_up(Service& service, const std::filesystem::path& container) {
+  std::optional<Result<std::shared_ptr<ServedModel>>> opened;
+  co_await service.http->run_aside([&] { opened = open_served_model(service, container); });
+  if (!opened->ok()) co_return std::move(*opened).error();
+  service.model = std::move(*opened).value();
+  co_return Status();
+}
+
+// Its last requests are told that it ends, and are waited for.
+Task<> let_go(Service& service) {
+  service.leaving = std::exchange(service.model, nullptr);
+  if (!service.leaving) co_return;
+  service.leaving->scheduler->stop();
+  boost::asio::steady_timer pause(service.http->executor());
+  while (service.leaving.use_count() > 1 ||
+         !service.leaving->scheduler->stopped(std::chrono::milliseconds(0))) {
+    pause.expires_after(std::chrono::milliseconds(5));
+    co_await pause.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
+  }
+  co_await service.http->run_aside([&service] { service.leaving.reset(); });
+}
+
+}  // namespace
+
+Result<std::shared_ptr<ServedModel>> open_served_model(Service& service,
+                                                       const std::filesystem::path& container) {
+  const auto open = [&](RoutingListener on_routing) {
+    return service.opener.open(container, std::move(on_routing));
+  };
+  std::string id = service.fixed_id.empty() ? container.stem().string() : service.fixed_id;
+  return load_model(container, std::move(id), open, service.scheduler_options, service.hub);
+}
+
+Task<HttpResponse> switch_model(Service& service, std::filesystem::path container) {
+  const std::string name = container.stem().string();
+  service.loading = name;
+  Status status;
+  co_await service.http->run_aside([&] {
+    const auto plan = service.opener.plan(container);
+    if (!plan.ok()) status = plan.error();
+  });
+  if (!status.ok()) {
+    service.loading.clear();
+    co_return error_response(409, status.error().message, {}, "does_not_fit");
+  }
+  tell(service, "loading", name);
+  const std::filesystem::path former = service.model ? service.model->container : "";
+  co_await let_go(service);
+  status = co_await take_up(service, container);
+  if (status.ok()) {
+    service.loading.clear();
+    service.problem.clear();
+    tell(service, "ready", name);
+    co_return json_response({{"serving", name}});
+  }
+  service.problem = status.error().message;
+  if (!former.empty()) {
+    const Status back = co_await take_up(service, former);
+    if (!back.ok()) service.problem += fmt::format("; nor {}", back.error().message);
+  }
+  service.loading.clear();
+  tell(service, "failed", name, service.problem);
+  co_return error_response(500, fmt::format("{} could not be loaded: {}", name, service.problem));
+}
+
+}  // namespace wader
