@@ -4,7 +4,7 @@ import { ApiError, getJson, readEvents } from "./api.js";
 
 const kRetrySeconds = [1, 2, 4, 8, 10];
 const kHiddenMs = 5000;
-const kLoadingMs = 1000; // between two looks at whether the model has been loaded
+const kLoadingMs = 1500; // between two looks at whether the model has been loaded
 
 // States: 'connecting', 'live', 'loading' (the server is there, no model is), 'offline' (no answer), 'denied' (key),
 // 'absent' (a server without events).
@@ -58,13 +58,26 @@ export class Feed {
     return facts;
   }
 
-  // No model answers. An event says when one does; looking as well costs little, and an event can be missed.
+  // No model answers. An event says when one does; looking as well costs little, and an event can be missed. The
+  // list of models is asked, since a browser writes each 503 into its console as an error.
   #wait(text) {
     this.#asked++;
     this.loading = text;
     if (!this.#setState("loading")) this.#emit("state", "loading");
     clearTimeout(this.#loadingTimer);
-    this.#loadingTimer = setTimeout(() => this.#abort && this.refreshFacts().catch(() => {}), kLoadingMs);
+    this.#loadingTimer = setTimeout(() => this.#look(), kLoadingMs);
+  }
+
+  async #look() {
+    if (!this.#abort) return;
+    try {
+      const { serving } = await getJson("wader/models");
+      if (this.loading === null) return;
+      if (serving === null) this.#wait(this.loading);
+      else await this.refreshFacts();
+    } catch {
+      // The server is gone, and with it the feed, which says so.
+    }
   }
 
   #loaded() {
@@ -138,7 +151,8 @@ export class Feed {
     }
     if (event.event === "model") {
       if (data.state === "loading") this.#wait(`Loading ${data.name}…`);
-      if (data.state === "failed" && this.loading) this.#wait(`${data.name} could not be loaded: ${data.error}`);
+      if (data.state === "failed" && this.loading)
+        this.#wait(`${data.name} could not be loaded: ${data.error}`);
       if (data.state !== "loading") this.refreshFacts().catch(() => {}); // of this one, or the former one again
     }
     if (this.loading === null) this.#setState("live");
