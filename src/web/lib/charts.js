@@ -3,6 +3,8 @@ import { h, setText } from "./dom.js";
 import { colours, css, onTheme } from "./theme.js";
 import { kSecondsKept } from "./rates.js";
 
+const kLabelHeight = 17; // of a limit's name, which stands on its line where there is room
+
 // The smallest of 1, 2, 5, 10, … that is not below `value`; a chart's top.
 export function niceMax(value) {
   if (!(value > 0)) return 1;
@@ -129,7 +131,7 @@ export class TimeChart {
     context.stroke();
     context.restore();
     setText(this.limitLabel, `${this.limitName} ${this.format(this.limit)}`);
-    this.limitLabel.style.top = `${y / ratio + 1}px`;
+    this.limitLabel.style.top = `${y / ratio + (y > kLabelHeight * ratio ? -kLabelHeight : 1)}px`;
   }
 }
 

@@ -73,7 +73,7 @@ export class Feed {
     try {
       const { serving } = await getJson("wader/models");
       if (this.loading === null) return;
-      if (serving === null) this.#wait(this.loading);
+      if (!serving) this.#wait(this.loading);
       else await this.refreshFacts();
     } catch {
       // The server is gone, and with it the feed, which says so.
