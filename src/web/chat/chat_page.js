@@ -240,7 +240,8 @@ class ChatPage {
   // While no model is loaded nothing can be asked; the conversations stay as they are.
   #showBlocked() {
     const { loading } = this.#app.feed;
-    this.composer.setBlocked(loading === null ? null : `${loading} Sending waits for it.`);
+    const sentence = /[.…!?]$/.test(loading ?? "") ? loading : `${loading}.`;
+    this.composer.setBlocked(loading === null ? null : `${sentence} Sending waits for it.`);
     for (const idea of this.thread.querySelectorAll(".idea")) idea.disabled = loading !== null;
   }
 
