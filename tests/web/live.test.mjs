@@ -98,6 +98,21 @@ test("another model forgets the answers, the same one does not", () => {
   assert.ok(recorder.last() === null && recorder.shape !== shape);
 });
 
+test("the same request's number after the model was loaded again is another answer", () => {
+  const recorder = new Recorder();
+  recorder.begin(kHello);
+  for (const n of [1, 2, 3]) recorder.take(frame([1, 2, 3, 4], 0, { n }));
+  recorder.begin({ ...kHello });
+  for (const n of [1, 2]) recorder.take(frame([5, 6, 3, 4], 0, { n }));
+  assert.deepEqual(
+    recorder.last().passes.map(({ n, ids }) => [n, ids[0]]),
+    [
+      [1, 5],
+      [2, 5],
+    ],
+  );
+});
+
 test("heat rises, halves and goes out, and only changes are painted", () => {
   const heat = new Heat(8);
   heat.touchAll();

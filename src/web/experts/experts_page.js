@@ -161,7 +161,7 @@ class ExpertsPage {
     const { state, loading } = this.#app.feed;
     const text =
       {
-        loading,
+        loading: this.#shape ? "" : loading, // the header says it
         offline: "The server does not answer. The grid comes back with it.",
         denied: "This server wants a key: the key button is at the top right.",
         absent: "This server has no live view.",

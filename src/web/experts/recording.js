@@ -50,6 +50,8 @@ export class Recorder {
   }
 
   #keep(pass) {
+    // Numbers begin anew when the server loads its model again: this is another answer of the same number.
+    if (pass.n <= this.#answers.get(pass.request)?.passes.at(-1)?.n) this.#drop(pass.request);
     let answer = this.#answers.get(pass.request);
     if (!answer) {
       answer = { request: pass.request, passes: [] };

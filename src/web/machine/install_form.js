@@ -44,7 +44,11 @@ export class InstallForm {
       "form",
       { class: "install-form", "aria-label": "Install a model", onsubmit: (event) => this.#look(event) },
       h("h3", {}, "Install a model"),
-      h("p", { class: "muted install-help" }, "From the Hugging Face hub, or a folder on this machine."),
+      h(
+        "p",
+        { class: "muted install-help" },
+        "By its name on the Hugging Face hub. What is begun can be paused, and goes on where it stopped.",
+      ),
       h(
         "div",
         { class: "install-fields" },
@@ -79,7 +83,7 @@ export class InstallForm {
   // The request's body; null, and the reason on the page, where there is no source.
   #body() {
     const source = this.source.value.trim();
-    this.#fail(source ? "" : "Say which model: its name on the hub, or a folder.");
+    this.#fail(source ? "" : "Say which model: its name on the hub.");
     if (!source) this.source.focus();
     if (!source) return null;
     return this.format.value === "auto" ? { source } : { source, experts: this.format.value };

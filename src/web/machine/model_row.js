@@ -115,6 +115,6 @@ export class ModelRow {
     this.main.setAttribute("aria-label", `${label} ${model.name}`);
     allow(this.main, facts.mainWhyNot);
     allow(this.plan, facts.planWhyNot);
-    allow(this.remove, facts.removeWhyNot);
+    allow(this.remove, facts.removeWhyNot, "Remove");
   }
 }

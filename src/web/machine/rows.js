@@ -23,8 +23,8 @@ export function arrange(parent, wanted) {
 }
 
 // A button that says why it does nothing, and keeps the focus when its time has passed: `disabled` would lose it.
-export function allow(button, whyNot) {
+export function allow(button, whyNot, title = "") {
   if (whyNot === null) button.removeAttribute("aria-disabled");
   else button.setAttribute("aria-disabled", "true");
-  if (button.title !== (whyNot ?? "")) button.title = whyNot ?? "";
+  if (button.title !== (whyNot ?? title)) button.title = whyNot ?? title;
 }
