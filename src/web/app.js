@@ -196,9 +196,13 @@ function startFeed() {
     servedModel(hello.model);
     update();
   });
+  let loading = null; // the last such event comes again with each connection: only what is seen to begin is told
   feed.on("model", ({ state, name, error }) => {
-    if (state === "ready") toast(`${name} is loaded.`);
-    if (state === "failed") toast(`${name} could not be loaded: ${error ?? "the server does not say why"}`);
+    const seen = loading === name;
+    loading = state === "loading" ? name : null;
+    if (seen && state === "ready") toast(`${name} is loaded.`);
+    if (seen && state === "failed")
+      toast(`${name} could not be loaded: ${error ?? "the server does not say why"}`);
   });
   feed.on("pass", (pass) => recorder.take(pass));
   feed.on("range", (range) => {

@@ -19,8 +19,10 @@ export class FakeHost {
   #served;
   #listeners = new Set();
   #forward = () => {};
+  #last = new Map(); // kind → [event, data]
 
-  // `load`: ms that loading a model takes; `install`: seconds that an install takes.
+  // `load`: ms that loading a model takes; `install`: seconds that an install takes; `readyFirst`: a new model's
+  // event comes before its hello.
   constructor(options = {}) {
     this.#options = options;
     const served = new FakeModel(options);
@@ -69,15 +71,10 @@ export class FakeHost {
     this.installs.stop();
   }
 
-  // Everything that happens, beginning with what is.
+  // Everything that happens, beginning with the last event of each kind: also of what is long over.
   listen(callback) {
     this.#listeners.add(callback);
-    if (this.model) {
-      const stop = this.model.listen((event, data) => callback(event, data));
-      stop();
-    } else {
-      callback("model", { state: "loading", name: this.loading });
-    }
+    for (const kind of [...this.#last.keys()].sort()) callback(...this.#last.get(kind));
     return () => this.#listeners.delete(callback);
   }
 
@@ -131,9 +128,11 @@ export class FakeHost {
     await new Promise((done) => setTimeout(done, Number(this.#options.load ?? 1500)));
     const fails = name.startsWith("broken");
     this.loading = null;
-    this.#serve(this.#make(fails ? former : entry));
     const error = "tensor 'lm_head.weight': its checksum does not match";
-    this.#emit("model", fails ? { state: "failed", name, error } : { state: "ready", name });
+    const told = fails ? { state: "failed", name, error } : { state: "ready", name };
+    if (this.#options.readyFirst) this.#emit("model", told);
+    this.#serve(this.#make(fails ? former : entry));
+    if (!this.#options.readyFirst) this.#emit("model", told);
     return fails
       ? fail(500, `${name} could not be loaded: ${error}`)
       : { status: 200, body: { serving: name } };
@@ -166,6 +165,7 @@ export class FakeHost {
   }
 
   #emit(event, data) {
+    if (event !== "pass") this.#last.set(event === "install" ? `install ${data.name}` : event, [event, data]);
     for (const listener of this.#listeners) listener(event, data);
   }
 }

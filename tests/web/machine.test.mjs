@@ -6,6 +6,7 @@ import {
   modelFacts,
   planFacts,
   previewFacts,
+  resumeBody,
   shownInstalls,
   TransferRate,
 } from "../../src/web/machine/models.js";
@@ -96,12 +97,14 @@ test("a model says what can be done with it, and why not", () => {
   assert.equal(facts({}, { loading: "a" }).badge, "loading");
   assert.match(facts({}, { loading: "a" }).removeWhyNot, /being loaded/);
   assert.match(facts({}, { loading: "b" }).mainWhyNot, /b is being loaded/);
-  assert.equal(facts({}, { loading: "b" }).removeWhyNot, null);
+  assert.match(facts({}, { loading: "b" }).removeWhyNot, /b is being loaded/);
 
   const unfinished = facts({ state: "unfinished", problem: "go on" });
   assert.deepEqual([unfinished.main, unfinished.mainWhyNot, unfinished.problem], ["resume", null, "go on"]);
   assert.match(unfinished.planWhyNot, /not complete/);
   assert.match(facts({ state: "unfinished", source: "" }).mainWhyNot, /by its source/);
+  const paused = { ...kInstall, state: "paused", source: "o/a" };
+  assert.equal(facts({ state: "unfinished", source: "" }, { install: paused }).mainWhyNot, null);
 
   const install = { ...kInstall };
   const installing = facts({ state: "unfinished", problem: "go on" }, { install });
@@ -117,6 +120,16 @@ test("a model says what can be done with it, and why not", () => {
   assert.deepEqual([damaged.shape, damaged.formats, damaged.problem], ["–", "–", "cut off"]);
   assert.match(damaged.mainWhyNot, /damaged/);
   assert.equal(damaged.removeWhyNot, null);
+});
+
+test("an install goes on in the formats that it was begun with", () => {
+  assert.deepEqual(resumeBody(kModel), { source: "o/a", experts: "mxfp4", trunk: "affine8" });
+  const mixed = { ...kModel, expert_format: "affine4-g32", trunk_format: "" };
+  assert.deepEqual(resumeBody(mixed), { source: "o/a" });
+  assert.deepEqual(resumeBody({ source: "" }, { source: "o/b" }), { source: "o/b" });
+  const begun = { source: "o/a", experts: "affine8" };
+  assert.deepEqual(resumeBody({ ...kModel, expert_format: "" }, undefined, begun), begun);
+  assert.deepEqual(resumeBody({ source: "o/other" }, undefined, begun), { source: "o/other" });
 });
 
 const kPreview = {

@@ -1,6 +1,6 @@
 // The Chat page: the conversations on the left, one of them in the middle, and the box to write in.
 import { h, icon, replace, setText } from "../lib/dom.js";
-import { count } from "../lib/format.js";
+import { count, sentence } from "../lib/format.js";
 import { append, lastId, newConversation, path, showVariant } from "./conversation.js";
 import { Composer } from "./composer.js";
 import { Library, openStorage } from "./library.js";
@@ -240,8 +240,7 @@ class ChatPage {
   // While no model is loaded nothing can be asked; the conversations stay as they are.
   #showBlocked() {
     const { loading } = this.#app.feed;
-    const sentence = /[.…!?]$/.test(loading ?? "") ? loading : `${loading}.`;
-    this.composer.setBlocked(loading === null ? null : `${sentence} Sending waits for it.`);
+    this.composer.setBlocked(loading === null ? null : `${sentence(loading)} Sending waits for it.`);
     for (const idea of this.thread.querySelectorAll(".idea")) idea.disabled = loading !== null;
   }
 
@@ -272,7 +271,7 @@ class ChatPage {
     const conversation = this.#conversation;
     const node = append(conversation, parent, { role: "assistant", text: "", reasoning: "" }, Date.now());
     const run = new Run(conversation, node, {
-      model: this.#app.feed.facts?.model.id,
+      model: this.#app.modelId ?? undefined,
       changed: () => this.#progress(run),
       ended: () => this.#ended(run),
     });

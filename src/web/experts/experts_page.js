@@ -147,6 +147,7 @@ class ExpertsPage {
     this.player.show(null, this.#app.recorder.last() !== null);
     this.#pick(null, false);
     this.#showNotice();
+    if (this.#shown) this.#loadTopics();
   }
 
   // Its topics are another map's. The shape came before: the recorder has it from the same event.

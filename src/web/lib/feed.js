@@ -144,10 +144,9 @@ export class Feed {
     }
     this.#tries = 0;
     if (event.event === "hello") {
-      // Not the connection's first, or one that was waited for: another model is served now.
+      // Not the connection's first, or one that may be what is waited for: the facts know.
       if (this.#greeted || this.loading !== null) this.refreshFacts().catch(() => {});
       this.#greeted = true;
-      this.#loaded();
     }
     if (event.event === "model") {
       if (data.state === "loading") this.#wait(`Loading ${data.name}…`);

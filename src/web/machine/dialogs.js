@@ -2,6 +2,7 @@
 // focus back to what opened it.
 import { getJson } from "../lib/api.js";
 import { h, replace, setText } from "../lib/dom.js";
+import { sentence } from "../lib/format.js";
 import { planFacts } from "./models.js";
 import { PlanBar } from "./plan_bar.js";
 import { rows } from "./rows.js";
@@ -116,7 +117,7 @@ export class PlanDialog {
   }
 
   #show(model, answer) {
-    if (!answer.fits) return this.#fail(`It does not fit this server’s memory: ${answer.problem}.`);
+    if (!answer.fits) return this.#fail(sentence(`It does not fit this server’s memory: ${answer.problem}`));
     const text = this.bar.set(answer.plan);
     setText(this.text, model.serving ? `As it is served: ${text}.` : `It fits: ${text}.`);
     rows(this.figures, planFacts(answer, (model.layers ?? 0) * (model.experts ?? 0)));

@@ -47,7 +47,7 @@ export class InstallForm {
       h(
         "p",
         { class: "muted install-help" },
-        "By its name on the Hugging Face hub. What is begun can be paused, and goes on where it stopped.",
+        "By its name on the Hugging Face hub, or the whole path of a checkpoint on this machine.",
       ),
       h(
         "div",
@@ -83,7 +83,7 @@ export class InstallForm {
   // The request's body; null, and the reason on the page, where there is no source.
   #body() {
     const source = this.source.value.trim();
-    this.#fail(source ? "" : "Say which model: its name on the hub.");
+    this.#fail(source ? "" : "Say which model: its name on the hub, or the whole path of a checkpoint.");
     if (!source) this.source.focus();
     if (!source) return null;
     return this.format.value === "auto" ? { source } : { source, experts: this.format.value };

@@ -20,6 +20,8 @@ export const kExpertFormats = [
   ["bf16", "BF16, 16 bits"],
 ];
 
+const kTrunkFormats = ["affine8", "bf16"];
+
 const kRateSeconds = 8; // a rate over less jumps, over more it lags
 
 // Bytes a second over the last seconds of what is done. A figure that falls back begins anew.
@@ -108,14 +110,28 @@ export function modelFacts(model, { loading, install }) {
     problem: installing ? "" : (model.problem ?? ""),
     main: resume ? "resume" : "switch",
     mainWhyNot: resume
-      ? (busy ?? (model.source ? null : "Nobody knows where it came from: install it again by its source"))
+      ? (busy ??
+        (model.source || install?.source
+          ? null
+          : "Nobody knows where it came from: install it again by its source"))
       : (busy ?? incomplete ?? (serving ? "It is being served" : other)),
-    planWhyNot: incomplete,
-    removeWhyNot: serving ? "It is being served: switch to another one first" : busy,
+    planWhyNot: incomplete ?? other,
+    removeWhyNot: serving ? "It is being served: switch to another one first" : (busy ?? other),
     shape: model.layers ? `${count(model.layers)} × ${count(model.experts)}` : "–",
     formats: [model.expert_format, model.trunk_format].filter(Boolean).join(", ") || "–",
     size: bytes(model.disk_bytes),
   };
+}
+
+// The request that goes on with an unfinished install. Other formats than it was begun with would start it over, so
+// they are said: `begun` is the request that began it, where this page did; else what the list knows.
+export function resumeBody({ source, expert_format: experts, trunk_format: trunk }, install, begun) {
+  const from = source || install?.source;
+  if (begun && (!from || begun.source === from)) return begun;
+  const body = { source: from };
+  if (kExpertFormats.some(([name]) => name === experts)) body.experts = experts;
+  if (kTrunkFormats.includes(trunk)) body.trunk = trunk;
+  return body;
 }
 
 // What an install would do, as [name, value] rows, and whether the disk has room.

@@ -7,7 +7,7 @@ import { ConfirmDialog, PlanDialog } from "./dialogs.js";
 import { InstallCard } from "./install_card.js";
 import { InstallForm } from "./install_form.js";
 import { ModelRow, tableHead } from "./model_row.js";
-import { shownInstalls, TransferRate } from "./models.js";
+import { isUnderWay, resumeBody, shownInstalls, TransferRate } from "./models.js";
 import { arrange } from "./rows.js";
 
 const kListMs = 10000; // other programs install and remove as well
@@ -17,6 +17,7 @@ export class ModelsSection {
   #app;
   #list = { models: [], loading: null };
   #installs = new Map(); // name → {install, rate, at: events seen when it was told}
+  #begun = new Map(); // name → the request that began its install
   #events = 0;
   #asked = 0;
   #dismissed = new Set(); // names of failed installs that somebody has seen
@@ -110,17 +111,19 @@ export class ModelsSection {
 
   #tell(install) {
     const { name, state } = install;
-    const before = this.#installs.get(name)?.install.state;
+    const before = this.#installs.get(name)?.install;
     this.#keep(install, ++this.#events);
     if (state === "running") this.#dismissed.delete(name);
-    if (state !== before) {
+    if (state !== before?.state) {
       const said = {
         running: `Installing ${name}`,
         paused: `The install of ${name} is paused`,
         done: `${name} is installed`,
       }[state];
-      if (said) setText(this.status, said);
-      if (state === "done") this.#app.toast(`${name} is installed.`);
+      // The last event of each comes again with each connection: what is long done is not told.
+      const seen = isUnderWay(before);
+      if (said && (seen || state === "running")) setText(this.status, said);
+      if (seen && state === "done") this.#app.toast(`${name} is installed.`);
       this.load();
     }
     this.#render();
@@ -128,7 +131,10 @@ export class ModelsSection {
 
   #render() {
     const { models, loading, directory, free_bytes: free } = this.#list;
-    setText(this.where, directory ? `${directory} · ${bytes(free)} free` : "");
+    setText(
+      this.where,
+      [directory, Number.isFinite(free) && `${bytes(free)} free`].filter(Boolean).join(" · "),
+    );
     this.none.hidden = models.length > 0;
     if (models.length === 0 && directory) setText(this.none, "None is installed yet.");
     this.table.hidden = models.length === 0;
@@ -175,7 +181,7 @@ export class ModelsSection {
   #rowActions() {
     return {
       switch: ({ name }) => this.#switch(name),
-      resume: ({ source }) => this.#act(() => this.#begin({ source })),
+      resume: ({ name }) => this.#resume(name),
       plan: (model) => this.plan.open(model),
       remove: (model) => this.#remove(model),
       toast: (text) => this.#app.toast(text),
@@ -185,7 +191,7 @@ export class ModelsSection {
   #cardActions() {
     return {
       pause: ({ name }) => this.#act(() => postJson(addressOf(name, "pause"), {})),
-      resume: ({ source }) => this.#act(() => this.#begin({ source })),
+      resume: ({ name }) => this.#resume(name),
       dismiss: ({ name }) => {
         this.#dismissed.add(name);
         this.#render();
@@ -206,8 +212,16 @@ export class ModelsSection {
     await this.load();
   }
 
+  #resume(name) {
+    const model = this.#list.models.find((entry) => entry.name === name) ?? {};
+    return this.#act(() =>
+      this.#begin(resumeBody(model, this.#installs.get(name)?.install, this.#begun.get(name))),
+    );
+  }
+
   async #begin(body) {
     const { name } = await postJson("wader/models", body);
+    this.#begun.set(name, body);
     setText(this.status, `Installing ${name}`);
     await this.load();
   }

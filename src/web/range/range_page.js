@@ -199,9 +199,11 @@ class RangePage {
       this.bar.style.width = `${total > 0 ? (100 * done) / total : 0}%`;
       return;
     }
-    if (state === "done") await this.#load(true);
+    // The last of these events comes again with each connection.
+    const seen = this.#building;
+    if (seen && state === "done") await this.#load(true);
     this.#setBuilding(false);
-    if (state === "failed")
+    if (seen && state === "failed")
       this.#fail(`The range map could not be built: ${error ?? "the server does not say why"}`);
   }
 
