@@ -9,6 +9,7 @@ import { Recorder } from "./experts/recording.js";
 
 const kPages = ["chat", "experts", "range", "machine"];
 const kToastMs = 6000;
+const modelListeners = new Set();
 const byId = (id) => document.getElementById(id);
 
 // What pages share: the feed, what it tells over time, the last answers' routing, and each other.
@@ -17,20 +18,35 @@ const app = {
   rates: new Rates(),
   recorder: new Recorder(),
   pages: {},
+  modelId: null, // of the model that is served, or that was last
   rangeMap: null,
   show,
   toast,
+  // Calls back when another model is served than before: what a page knows of the former one is void.
+  onModel: (callback) => modelListeners.add(callback),
   // The range map, asked for once and again after a new one was built; null while there is none (204: a browser
   // writes each 404 into its console as an error).
   async loadRange(again = false) {
     if (app.rangeMap && !again) return app.rangeMap;
-    app.rangeMap = await getJson("wader/range").catch((error) => {
+    const { modelId } = app;
+    const map = await getJson("wader/range").catch((error) => {
       if (error.status === 404) return null;
       throw error;
     });
-    return app.rangeMap;
+    // Asked of a model that is gone meanwhile: ask this one.
+    return modelId === app.modelId ? (app.rangeMap = map) : app.loadRange();
   },
 };
+
+function servedModel(id) {
+  if (typeof id !== "string" || id === app.modelId) return;
+  const first = app.modelId === null;
+  app.modelId = id;
+  if (first) return;
+  app.rangeMap = null;
+  app.rates.clear();
+  for (const callback of modelListeners) callback(id);
+}
 
 function toast(text) {
   const node = h("div", { class: "toast" }, text);
@@ -148,6 +164,7 @@ function startFeed() {
   const label = {
     connecting: "Connecting",
     live: "Ready",
+    loading: "Loading",
     offline: "Offline",
     denied: "Key wanted",
     absent: "No live view",
@@ -159,13 +176,14 @@ function startFeed() {
     const text =
       busy && last.decodeRate > 0 ? tokensPerSecond(last.decodeRate) : busy ? "Working" : label[feed.state];
     setText(byId("live-text"), text);
+    byId("bar").classList.toggle("loading", feed.loading !== null);
+    const name = feed.loading ?? app.modelId ?? "";
+    setText(byId("model-name"), name);
+    byId("model-name").title = name;
   };
   feed.on("state", update);
-  let modelId = null;
   feed.on("facts", (facts) => {
-    setText(byId("model-name"), facts.model.id);
-    if (modelId !== null && modelId !== facts.model.id) app.rangeMap = null;
-    modelId = facts.model.id;
+    servedModel(facts.model.id);
     rates.push(performance.now() / 1000, facts);
     update();
   });
@@ -173,7 +191,19 @@ function startFeed() {
     rates.push(performance.now() / 1000, stats);
     update();
   });
-  feed.on("hello", (hello) => recorder.begin(hello));
+  feed.on("hello", (hello) => {
+    recorder.begin(hello); // before the pages hear of it: they take the shape from it
+    servedModel(hello.model);
+    update();
+  });
+  let loading = null; // the last such event comes again with each connection: only what is seen to begin is told
+  feed.on("model", ({ state, name, error }) => {
+    const seen = loading === name;
+    loading = state === "loading" ? name : null;
+    if (seen && state === "ready") toast(`${name} is loaded.`);
+    if (seen && state === "failed")
+      toast(`${name} could not be loaded: ${error ?? "the server does not say why"}`);
+  });
   feed.on("pass", (pass) => recorder.take(pass));
   feed.on("range", (range) => {
     if (range.state === "done") app.loadRange(true).catch(() => {});

@@ -59,3 +59,12 @@ export async function seriousViolations(page) {
     .filter(({ impact }) => impact === "serious" || impact === "critical")
     .map(({ id, nodes }) => `${id}: ${nodes.map(({ target }) => target.join(" ")).join(", ")}`);
 }
+
+// A message of the chat, sent; its answer, complete or stopped.
+const box = ".composer textarea";
+export async function ask(page, text) {
+  await page.fill(box, text);
+  await page.press(box, "Enter");
+  await page.waitForSelector(".message.assistant");
+}
+export const answered = (page) => page.waitForSelector(".send[aria-label='Send']");

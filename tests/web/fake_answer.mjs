@@ -101,7 +101,7 @@ export async function fakeAnswer(body, outgoing, model) {
     ["content", answer],
   ]) {
     for (const piece of list) {
-      if (!open || tokens >= limit) break;
+      if (!open || model.stopped || tokens >= limit) break;
       tokens++;
       send({ delta: { [key]: piece } });
       await sleep(pause);
@@ -109,6 +109,10 @@ export async function fakeAnswer(body, outgoing, model) {
   }
   stop();
   if (!open) return;
+  if (model.stopped)
+    return outgoing.end(
+      `data: ${JSON.stringify({ error: { message: "another model is being loaded" } })}\n\n`,
+    );
   send({ delta: {}, finish_reason: tokens >= limit ? "length" : "stop" });
   send(null, {
     usage: {

@@ -1,45 +1,50 @@
 // A made-up model whose router has taste: every expert has a topic it likes, neighbouring tokens choose alike,
 // and a cache of half of all experts keeps the latest. Its random numbers are seeded.
+import { fakeRange, random } from "./fake_range.mjs";
 
-const kTopics = [
-  "python",
-  "sql",
-  "proofs",
-  "poetry",
-  "contracts",
-  "clinical",
-  "chinese",
-  "japanese",
-  "russian",
-  "json",
-  "chat",
-  "history",
-];
+const kExpertBytes = 13271040;
+const kTrunkBytes = 2.1e9;
+const kGib = 2 ** 30;
+const kRest = { process: 0.04, state: 1.2, snapshots: 0.4, scratch: 0.6, io: 0.13, reserve: 0.25 }; // GiB
+const kFixedBytes = Object.values(kRest).reduce((sum, gib) => sum + gib * kGib, 0);
+const kDiskBytesPerSecond = 3.1e9;
+const kProbeBytes = 24 * 1900; // two texts on each of twelve topics
 
-function random(seed) {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = state;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+// The memory plan of a model of `cells` experts; slots below 1: it does not fit.
+export function planOf(cells, budget, trunk = kTrunkBytes) {
+  const slots = Math.min(cells, Math.floor((budget - trunk - kFixedBytes) / kExpertBytes));
+  const bytes = Object.fromEntries(
+    Object.entries(kRest).map(([name, gib]) => [`${name}_bytes`, Math.round(gib * kGib)]),
+  );
+  return {
+    budget_bytes: Math.round(budget),
+    ...bytes,
+    trunk_bytes: trunk,
+    slots_bytes: slots * kExpertBytes,
+    slots,
+    sessions: 4,
+    chunk: 512,
+    threads: 16,
   };
 }
 
 export class FakeModel {
-  constructor({ model = "128x36", rate = 30, range = "map", name } = {}) {
+  // `entry`: what the list of installed models says of it; `budget`: bytes, else half of its experts stay.
+  constructor({ model = "128x36", rate = 30, range = "map", name, entry = {}, budget } = {}) {
     [this.experts, this.layers] = model.split("x").map(Number);
     this.rate = Number(rate);
     this.k = this.experts >= 256 ? 10 : 4;
     this.random = random(7);
     this.cells = this.layers * this.experts;
-    this.slots = Math.ceil(this.cells / 2);
-    this.expertBytes = 13271040;
+    this.expertBytes = kExpertBytes;
+    this.plan = budget
+      ? planOf(this.cells, budget, entry.trunk_bytes)
+      : planOf(this.cells, kTrunkBytes + kFixedBytes + Math.ceil(this.cells / 2) * kExpertBytes);
+    this.slots = this.plan.slots;
     this.facts = {
       id: name ?? `mock-${model}`,
-      family: "gpt_oss",
-      source: "mock",
+      family: entry.family ?? "gpt_oss",
+      source: entry.source ?? "mock",
       layers: this.layers,
       moe_layers: Array.from({ length: this.layers }, (_, i) => i),
       experts: this.experts,
@@ -47,9 +52,9 @@ export class FakeModel {
       context: 4096,
       vocab_rows: 201088,
       expert_bytes: this.expertBytes,
-      expert_format: "mxfp4",
-      trunk_format: "affine8",
-      disk_bytes: this.cells * this.expertBytes + 2.1e9,
+      expert_format: entry.expert_format ?? "mxfp4",
+      trunk_format: entry.trunk_format ?? "affine8",
+      disk_bytes: entry.disk_bytes ?? this.cells * this.expertBytes + kTrunkBytes,
     };
     this.listeners = new Set();
     this.liked = Array.from({ length: this.layers }, () => this.#permutation());
@@ -88,7 +93,7 @@ export class FakeModel {
       ].map((name) => [name, 0]),
     );
     for (let i = 0; i < 40; i++) this.#pass(false, 0);
-    this.range = range === "map" ? this.#rangeMap() : null;
+    this.range = range === "map" ? fakeRange(this.layers, this.experts) : null;
     this.timers = [
       setInterval(() => this.#emit("stats", { now: this.now(), counters: this.counters }), 1000),
       setInterval(() => this.#emit("resident", { bits: this.#residentBits() }), 500),
@@ -96,6 +101,7 @@ export class FakeModel {
   }
 
   stop() {
+    this.stopped = true; // answers end where they are
     this.timers.forEach(clearInterval);
     clearInterval(this.ticker);
   }
@@ -103,6 +109,7 @@ export class FakeModel {
   listen(callback) {
     this.listeners.add(callback);
     callback("hello", {
+      model: this.facts.id,
       moe_layers: this.facts.moe_layers,
       experts: this.experts,
       experts_per_token: this.k,
@@ -139,88 +146,38 @@ export class FakeModel {
   }
 
   stats() {
-    const gib = 2 ** 30;
     return {
       uptime_seconds: (performance.now() - this.began) / 1000,
       version: "0.1.0",
       model: this.facts,
-      plan: {
-        budget_bytes: 2.1e9 + 4 * gib + this.slots * this.expertBytes,
-        process_bytes: 0.04 * gib,
-        trunk_bytes: 2.1e9,
-        state_bytes: 1.2 * gib,
-        snapshots_bytes: 0.4 * gib,
-        scratch_bytes: 0.6 * gib,
-        io_bytes: 0.13 * gib,
-        slots_bytes: this.slots * this.expertBytes,
-        reserve_bytes: 0.25 * gib,
-        slots: this.slots,
-        sessions: 4,
-        chunk: 512,
-        threads: 16,
+      plan: this.plan,
+      engine: {
+        kernels: "avx512",
+        reads: "io_uring, O_DIRECT",
+        lookahead: true,
+        disk_bytes_per_second: kDiskBytesPerSecond,
       },
-      engine: { kernels: "avx512", reads: "io_uring, O_DIRECT", lookahead: true },
       now: this.now(),
       counters: this.counters,
     };
   }
 
-  models() {
-    const { family, expert_format, trunk_format, layers, experts, disk_bytes } = this.facts;
-    return {
-      models: [
-        {
-          name: this.facts.id,
-          state: "complete",
-          family,
-          expert_format,
-          trunk_format,
-          layers,
-          experts,
-          disk_bytes,
-          serving: true,
-        },
-        {
-          name: "demo",
-          state: "complete",
-          family,
-          expert_format,
-          trunk_format,
-          layers: 8,
-          experts: 32,
-          disk_bytes: 17406361,
-          serving: false,
-        },
-        {
-          name: "qwen3-next-80b",
-          state: "unfinished",
-          family: "qwen3_next",
-          expert_format: "affine4",
-          trunk_format,
-          layers: 48,
-          experts: 512,
-          disk_bytes: 21.4e9,
-          problem: "install it again to go on where it stopped",
-          serving: false,
-        },
-      ],
-    };
-  }
-
+  // → false while one is being built.
   buildRange() {
-    if (this.building) return;
+    if (this.building) return false;
     this.building = true;
-    let done = 0;
+    let texts = 0;
     const timer = setInterval(() => {
-      done++;
-      if (done === 24) {
+      const state = ++texts === 24 ? "done" : "running";
+      if (state === "done") {
         clearInterval(timer);
         this.building = false;
-        this.range = this.#rangeMap();
+        this.range = fakeRange(this.layers, this.experts);
       }
-      this.#emit("range", { done, total: 24, state: done === 24 ? "done" : "running" });
+      this.#emit("range", { done: (kProbeBytes * texts) / 24, total: kProbeBytes, state });
     }, 120);
     this.timers.push(timer);
+    return true;
   }
 
   #emit(event, data) {
@@ -287,42 +244,5 @@ export class FakeModel {
     const bits = new Uint8Array(Math.ceil(this.cells / 8));
     for (const cell of this.used.keys()) bits[cell >> 3] |= 1 << (cell & 7);
     return Buffer.from(bits).toString("base64");
-  }
-
-  #rangeMap() {
-    const draw = random(11);
-    const normal = () => Math.sqrt(-2 * Math.log(1 - draw())) * Math.cos(2 * Math.PI * draw());
-    const centres = kTopics.map((_, i) => {
-      const y = 1 - (2 * (i + 0.5)) / kTopics.length;
-      const r = Math.sqrt(1 - y * y);
-      return [r * Math.cos(2.4 * i), y, r * Math.sin(2.4 * i)];
-    });
-    const experts = [];
-    for (let layer = 0; layer < this.layers; layer++) {
-      for (let expert = 0; expert < this.experts; expert++) {
-        const liking = Math.floor(draw() * kTopics.length);
-        const specialisation = Math.min(0.97, Math.max(0.02, 0.3 + 0.22 * normal()));
-        const activations = Math.floor(-60 * Math.log(1 - draw()));
-        const topic = activations > 24 && specialisation > 0.35 ? liking : null;
-        experts.push({
-          layer,
-          expert,
-          activations,
-          specialisation,
-          topic,
-          position: centres[liking].map((x) => x * specialisation * 1.1 + 0.09 * normal()),
-          repeats: topic === null ? null : draw() < 0.8,
-        });
-      }
-    }
-    const credited = experts.filter(({ topic }) => topic !== null);
-    return {
-      version: 1,
-      topics: kTopics,
-      variance_explained: [0.31, 0.19, 0.13],
-      repeat_rate: credited.filter(({ repeats }) => repeats).length / credited.length,
-      credited: credited.length,
-      experts,
-    };
   }
 }

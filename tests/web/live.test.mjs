@@ -89,6 +89,28 @@ test("another model forgets the answers, the same one does not", () => {
   assert.ok(recorder.last());
   recorder.begin({ ...kHello, experts: 16 });
   assert.equal(recorder.last(), null);
+  recorder.begin({ ...kHello, model: "a" });
+  const { shape } = recorder;
+  recorder.take(frame([1, 2, 3, 4]));
+  recorder.begin({ ...kHello, model: "a" });
+  assert.ok(recorder.last() && recorder.shape === shape);
+  recorder.begin({ ...kHello, model: "b" }); // of the same shape
+  assert.ok(recorder.last() === null && recorder.shape !== shape);
+});
+
+test("the same request's number after the model was loaded again is another answer", () => {
+  const recorder = new Recorder();
+  recorder.begin(kHello);
+  for (const n of [1, 2, 3]) recorder.take(frame([1, 2, 3, 4], 0, { n }));
+  recorder.begin({ ...kHello });
+  for (const n of [1, 2]) recorder.take(frame([5, 6, 3, 4], 0, { n }));
+  assert.deepEqual(
+    recorder.last().passes.map(({ n, ids }) => [n, ids[0]]),
+    [
+      [1, 5],
+      [2, 5],
+    ],
+  );
 });
 
 test("heat rises, halves and goes out, and only changes are painted", () => {
@@ -248,6 +270,10 @@ test("counters become rates", () => {
   assert.ok(rates.points.length <= kSecondsKept + 1);
   rates.push(200, stats({})); // another server
   assert.equal(rates.points.length, 0);
+  rates.push(202, stats({ decode_tokens: 5 }));
+  rates.clear(); // another model, which counts from the start
+  rates.push(203, stats({ decode_tokens: 900 }));
+  assert.equal(rates.last(), null);
 });
 
 test("charts", () => {

@@ -6,7 +6,7 @@ import { after, before, test } from "node:test";
 import { passOf, shapeOf } from "../../src/web/experts/routing.js";
 import { chosenText } from "../../src/web/experts/replay.js";
 import { SseParser } from "../../src/web/lib/sse.js";
-import { seriousViolations, skip, startBrowser } from "./browser.mjs";
+import { answered, ask, seriousViolations, skip, startBrowser } from "./browser.mjs";
 import { startMock } from "./mock_server.mjs";
 
 const kPages = ["chat", "experts", "range", "machine"];
@@ -26,13 +26,6 @@ after(async () => {
   await mock?.close();
 });
 
-const box = ".composer textarea";
-async function ask(page, text) {
-  await page.fill(box, text);
-  await page.press(box, "Enter");
-  await page.waitForSelector(".message.assistant");
-}
-const answered = (page) => page.waitForSelector(".send[aria-label='Send']");
 const texts = (page, role) =>
   page.$$eval(`.message.${role} .message-body`, (nodes) => nodes.map((n) => n.innerText));
 async function stop(page) {

@@ -37,8 +37,12 @@ const kMap = {
   version: 1,
   topics: ["a", "b"],
   variance_explained: [0.5, 0.2, 0.1],
-  repeat_rate: null,
+  activations_over: 24,
   credited: 1,
+  tested: 0,
+  repeated: 0,
+  repeat_rate: null,
+  by_chance: { credited: 0.25, repeated: 0, repeat_rate: null },
   experts: [
     {
       layer: 1,
@@ -67,7 +71,17 @@ test("a range map is read, filtered and refused", () => {
     [[...map.topicOf], [...map.counts], map.uncredited, [...map.faint]],
     [[1, kNone], [0, 1], 1, [0, 1]],
   );
-  assert.ok(Number.isNaN(map.repeatRate));
+  assert.deepEqual([map.credited, map.tested, map.repeated, map.byChance.credited], [1, 0, 0, 0.25]);
+  assert.ok(Number.isNaN(map.repeatRate) && Number.isNaN(map.byChance.repeatRate)); // nothing was tested
+  const tested = readMap({
+    ...kMap,
+    tested: 4,
+    repeated: 3,
+    repeat_rate: 0.75,
+    by_chance: { repeat_rate: 0.1 },
+  });
+  assert.deepEqual([tested.repeatRate, tested.byChance.repeatRate], [0.75, 0.1]);
+  assert.deepEqual([...readMap({ ...kMap, activations_over: 2 }).faint], [0, 0]);
   assert.deepEqual([...visibleExperts(map, new Set([1]))], [0, 1]);
   assert.deepEqual([indexOf(map, 3, 7), indexOf(map, 3, 6)], [1, -1]);
   for (const change of [

@@ -1,6 +1,6 @@
 // The Chat page: the conversations on the left, one of them in the middle, and the box to write in.
 import { h, icon, replace, setText } from "../lib/dom.js";
-import { count } from "../lib/format.js";
+import { count, sentence } from "../lib/format.js";
 import { append, lastId, newConversation, path, showVariant } from "./conversation.js";
 import { Composer } from "./composer.js";
 import { Library, openStorage } from "./library.js";
@@ -42,6 +42,8 @@ class ChatPage {
     addEventListener("storage", (event) => Library.isOurs(event.key) && this.#changedElsewhere());
     addEventListener("pagehide", () => this.#save());
     app.feed.on("facts", () => this.#showContext());
+    app.feed.on("state", () => this.#showBlocked());
+    this.#showBlocked();
   }
 
   show() {
@@ -192,6 +194,7 @@ class ChatPage {
     this.#views = views;
     if (messages.length === 0) {
       replace(this.thread, this.#welcome());
+      this.#showBlocked();
     } else {
       this.thread.querySelector(".welcome")?.remove();
       [...views.values()].forEach((view, i) => {
@@ -222,6 +225,7 @@ class ChatPage {
 
   #actions() {
     return {
+      busy: () => this.#busy(),
       edit: (node, text) => this.#edit(node, text),
       regenerate: (node) => this.#regenerate(node),
       variant: (node, index) => {
@@ -233,28 +237,41 @@ class ChatPage {
     };
   }
 
+  // While no model is loaded nothing can be asked; the conversations stay as they are.
+  #showBlocked() {
+    const { loading } = this.#app.feed;
+    this.composer.setBlocked(loading === null ? null : `${sentence(loading)} Sending waits for it.`);
+    for (const idea of this.thread.querySelectorAll(".idea")) idea.disabled = loading !== null;
+  }
+
+  #busy() {
+    const { loading } = this.#app.feed;
+    if (loading !== null) this.#app.toast(loading);
+    return loading !== null || this.#runs.has(this.#conversation.id);
+  }
+
   #send(text) {
-    if (this.#runs.has(this.#conversation.id)) return false;
+    if (this.#busy()) return false;
     const node = append(this.#conversation, lastId(this.#conversation), { role: "user", text }, Date.now());
     this.#ask(node.id);
     return true;
   }
 
   #edit(node, text) {
-    if (this.#runs.has(this.#conversation.id)) return;
+    if (this.#busy()) return;
     const edited = append(this.#conversation, node.parent, { role: "user", text }, Date.now());
     this.#ask(edited.id);
   }
 
   #regenerate(node) {
-    if (!this.#runs.has(this.#conversation.id)) this.#ask(node.parent);
+    if (!this.#busy()) this.#ask(node.parent);
   }
 
   #ask(parent) {
     const conversation = this.#conversation;
     const node = append(conversation, parent, { role: "assistant", text: "", reasoning: "" }, Date.now());
     const run = new Run(conversation, node, {
-      model: this.#app.feed.facts?.model.id,
+      model: this.#app.modelId ?? undefined,
       changed: () => this.#progress(run),
       ended: () => this.#ended(run),
     });

@@ -8,6 +8,7 @@ const kHeightMax = 220;
 export class Composer {
   #callbacks;
   #running = false;
+  #blocked = null;
 
   constructor(callbacks) {
     this.#callbacks = callbacks;
@@ -26,9 +27,11 @@ export class Composer {
       onclick: () => callbacks.settings(),
     });
     this.context = h("span", { class: "context" });
+    this.reason = h("p", { class: "composer-reason", id: "composer-reason", role: "status", hidden: true });
     this.element = h(
       "form",
       { class: "composer", onsubmit: (event) => this.#submit(event) },
+      this.reason,
       h("div", { class: "composer-box" }, this.input, this.button),
       h("div", { class: "composer-foot" }, this.settings, this.context),
     );
@@ -51,6 +54,18 @@ export class Composer {
     this.#grow();
   }
 
+  // Nothing can be sent, for a reason in words; null: it can. What is being written stays, and the focus as well.
+  setBlocked(reason) {
+    if (reason === this.#blocked) return;
+    this.#blocked = reason;
+    this.reason.hidden = reason === null;
+    setText(this.reason, reason ?? "");
+    if (reason === null) this.input.removeAttribute("aria-describedby");
+    else this.input.setAttribute("aria-describedby", this.reason.id);
+    this.element.classList.toggle("blocked", reason !== null);
+    this.#grow();
+  }
+
   setSettings(settings) {
     const changed = changedCount(settings);
     replace(
@@ -68,7 +83,7 @@ export class Composer {
     event.preventDefault();
     if (this.#running) return this.#callbacks.stop();
     const text = this.input.value.trim();
-    if (!text || this.#callbacks.send(text) === false) return;
+    if (!text || this.#blocked !== null || this.#callbacks.send(text) === false) return;
     this.input.value = "";
     this.#grow();
   }
@@ -78,12 +93,12 @@ export class Composer {
     // While an input method composes, Enter chooses a word.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
-    if (!this.#running) this.element.requestSubmit();
+    if (!this.#running && this.#blocked === null) this.element.requestSubmit();
   }
 
   #grow() {
     this.input.style.height = "auto";
     this.input.style.height = `${Math.min(this.input.scrollHeight, kHeightMax)}px`;
-    this.button.disabled = !this.#running && !this.input.value.trim();
+    this.button.disabled = !this.#running && (this.#blocked !== null || !this.input.value.trim());
   }
 }

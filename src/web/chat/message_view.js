@@ -222,7 +222,7 @@ export class MessageView {
     };
     const send = () => {
       const text = input.value.trim();
-      if (!text) return;
+      if (!text || this.#actions.busy()) return; // what was written stays
       end();
       this.#actions.edit(this.node, text);
     };

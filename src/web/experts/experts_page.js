@@ -25,6 +25,7 @@ class ExpertsPage {
   #cursor = null;
   #figuresTimer = 0;
   #passMs = -Infinity; // when the last pass came
+  #shown = false;
 
   constructor(element, app) {
     this.#app = app;
@@ -43,11 +44,13 @@ class ExpertsPage {
     app.feed.on("hello", () => this.#begin());
     app.feed.on("resident", (data) => this.#resident(data));
     app.feed.on("state", () => this.#showNotice());
+    app.onModel(() => this.#another());
     app.recorder.onPass((pass) => this.#pass(pass));
     this.#begin();
   }
 
   show(options) {
+    this.#shown = true;
     this.#loadTopics();
     this.view.show(true);
     this.#showNotice();
@@ -59,6 +62,7 @@ class ExpertsPage {
   }
 
   hide() {
+    this.#shown = false;
     this.view.show(false);
     clearInterval(this.#figuresTimer);
     this.#figuresTimer = 0;
@@ -143,15 +147,26 @@ class ExpertsPage {
     this.player.show(null, this.#app.recorder.last() !== null);
     this.#pick(null, false);
     this.#showNotice();
+    if (this.#shown) this.#loadTopics();
+  }
+
+  // Its topics are another map's. The shape came before: the recorder has it from the same event.
+  #another() {
+    this.#begin();
+    this.#topics.clear();
+    if (this.#shown) this.#loadTopics();
+    this.#showCell();
   }
 
   #showNotice() {
+    const { state, loading } = this.#app.feed;
     const text =
       {
+        loading: this.#shape ? "" : loading, // the header says it
         offline: "The server does not answer. The grid comes back with it.",
         denied: "This server wants a key: the key button is at the top right.",
         absent: "This server has no live view.",
-      }[this.#app.feed.state] ?? (this.#shape ? "" : "Waiting for the server…");
+      }[state] ?? (this.#shape ? "" : "Waiting for the server…");
     this.notice.hidden = !text;
     setText(this.notice, text);
     this.body.classList.toggle("without-model", !this.#shape);
@@ -319,8 +334,9 @@ class ExpertsPage {
   }
 
   async #loadTopics() {
+    const shape = this.#shape;
     const map = await this.#app.loadRange().catch(() => null);
-    if (!map || !this.#shape) return;
+    if (!map || !shape || shape !== this.#shape) return;
     this.#topics.clear();
     const rowOf = new Map(this.#shape.layerNumbers.map((number, row) => [number, row]));
     for (const { layer, expert, topic } of map.experts)

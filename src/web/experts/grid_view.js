@@ -64,7 +64,10 @@ export class GridView {
     this.#heat = heat;
     this.#figures = figures;
     this.#cursor = null;
-    this.mark.hidden = true;
+    this.mark.hidden = this.tip.hidden = true;
+    this.canvas.dataset.shape = `${shape.layers}x${shape.experts}`;
+    for (const name of ["token", "pass", "chosen"]) delete this.canvas.dataset[name];
+    this.grid = null; // of a page that is not shown it is made with the next show()
     this.layout(true);
   }
 

@@ -10,13 +10,15 @@ export class Recorder {
   total = 0; // passes so far
   #answers = new Map(); // request → {request, passes}, oldest first
   #bytes = 0;
+  #model; // its name
   #listeners = new Set();
 
   // Returns false for a model that no frame can be read of.
   begin(hello) {
     const shape = shapeOf(hello);
     // The same model after a broken connection: what is recorded still holds.
-    if (sameShape(shape, this.shape)) return true;
+    if (sameShape(shape, this.shape) && hello.model === this.#model) return true;
+    this.#model = hello.model;
     this.#answers.clear();
     this.#bytes = 0;
     this.shape = shape;
@@ -48,6 +50,8 @@ export class Recorder {
   }
 
   #keep(pass) {
+    // Numbers begin anew when the server loads its model again: this is another answer of the same number.
+    if (pass.n <= this.#answers.get(pass.request)?.passes.at(-1)?.n) this.#drop(pass.request);
     let answer = this.#answers.get(pass.request);
     if (!answer) {
       answer = { request: pass.request, passes: [] };

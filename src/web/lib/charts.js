@@ -1,7 +1,9 @@
 // Small line charts over time on a canvas. The arithmetic is pure; TimeChart draws.
-import { h } from "./dom.js";
+import { h, setText } from "./dom.js";
 import { colours, css, onTheme } from "./theme.js";
 import { kSecondsKept } from "./rates.js";
+
+const kLabelHeight = 17; // of a limit's name, which stands on its line where there is room
 
 // The smallest of 1, 2, 5, 10, … that is not below `value`; a chart's top.
 export function niceMax(value) {
@@ -35,12 +37,13 @@ export function linesOf(points, now, max, width, height) {
 
 export class TimeChart {
   // lines: [{name, colour (custom property), value: (point) => number}]; max: a number, or null for
-  // what `nice` makes of the data's own.
-  constructor({ title, lines, format, max = null, nice = niceMax }) {
-    Object.assign(this, { lines, format, max, nice });
+  // what `nice` makes of the data's own; limit: what the dashed line of setLimit() is called.
+  constructor({ title, lines, format, max = null, nice = niceMax, limit = "" }) {
+    Object.assign(this, { lines, format, max, nice, limitName: limit, limit: null });
     this.canvas = h("canvas", { class: "chart-canvas", role: "img", "aria-label": title });
     this.value = h("span", { class: "chart-value" }, "–");
     this.top = h("span", { class: "chart-top muted", "aria-hidden": "true" });
+    this.limitLabel = h("span", { class: "chart-limit muted", "aria-hidden": "true", hidden: true });
     const legend =
       lines.length < 2
         ? null
@@ -57,7 +60,7 @@ export class TimeChart {
       "section",
       { class: "panel chart" },
       h("div", { class: "chart-head" }, h("h3", {}, title), this.value),
-      h("div", { class: "chart-box" }, this.top, this.canvas),
+      h("div", { class: "chart-box" }, this.top, this.limitLabel, this.canvas),
       legend,
     );
     this.title = title;
@@ -68,6 +71,14 @@ export class TimeChart {
 
   set(points) {
     this.points = points;
+    this.draw();
+  }
+
+  // What the value can be at most, as a dashed line; null for nobody knows.
+  setLimit(limit) {
+    const known = Number.isFinite(limit) && limit > 0 ? limit : null;
+    if (known === this.limit) return;
+    this.limit = known;
     this.draw();
   }
 
@@ -88,7 +99,7 @@ export class TimeChart {
       .flat()
       .map(({ value }) => value)
       .filter(Number.isFinite);
-    const max = this.max ?? this.nice(Math.max(0, ...finite));
+    const max = this.max ?? this.nice(Math.max(0, this.limit ?? 0, ...finite));
     context.fillStyle = css(found.line);
     for (const share of [0, 0.5, 1])
       context.fillRect(0, Math.round((height - ratio) * share), width, Math.round(ratio));
@@ -96,11 +107,31 @@ export class TimeChart {
     this.lines.forEach(({ colour }, i) =>
       drawLines(context, linesOf(series[i], now, max, width, height), found[colour], height, ratio),
     );
-    this.top.textContent = this.format(max);
+    this.#drawLimit(context, max, ratio);
+    setText(this.top, this.format(max));
     const last = this.points.at(-1);
     const text = last ? this.lines.map(({ value }) => this.format(value(last))).join(" · ") : "–";
-    this.value.textContent = text;
-    this.canvas.setAttribute("aria-label", `${this.title}: now ${text}`);
+    setText(this.value, text);
+    const limit = this.limit === null ? "" : `; ${this.limitName} ${this.format(this.limit)}`;
+    this.canvas.setAttribute("aria-label", `${this.title}: now ${text}${limit}`);
+  }
+
+  #drawLimit(context, max, ratio) {
+    this.limitLabel.hidden = this.limit === null;
+    if (this.limit === null) return;
+    const { width, height } = this.canvas;
+    const y = height * (1 - Math.min(1, this.limit / max));
+    context.save();
+    context.setLineDash([5 * ratio, 4 * ratio]);
+    context.lineWidth = 1.25 * ratio;
+    context.strokeStyle = css(colours(["muted"]).muted);
+    context.beginPath();
+    context.moveTo(0, y);
+    context.lineTo(width, y);
+    context.stroke();
+    context.restore();
+    setText(this.limitLabel, `${this.limitName} ${this.format(this.limit)}`);
+    this.limitLabel.style.top = `${y / ratio + (y > kLabelHeight * ratio ? -kLabelHeight : 1)}px`;
   }
 }
 

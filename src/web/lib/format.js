@@ -50,6 +50,11 @@ export function seconds(value) {
   return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }
 
+// A message of the server as a sentence of the page.
+export function sentence(text) {
+  return /[.…!?]$/.test(text) ? text : `${text}.`;
+}
+
 export function tokensPerSecond(rate) {
   return Number.isFinite(rate) ? `${digits(rate)} tok/s` : "–";
 }

@@ -39,6 +39,12 @@ export class Rates {
     while (this.points.length > 0 && seconds - this.points[0].seconds > kSecondsKept) this.points.shift();
   }
 
+  // Another model counts from the start, and what the former one did says nothing of it.
+  clear() {
+    this.points = [];
+    this.#before = null;
+  }
+
   last() {
     return this.points.at(-1) ?? null;
   }

@@ -1,12 +1,11 @@
-// The Machine page: what the memory is used for, what the last two minutes were like, which model this is and
-// which others are installed.
-import { getJson } from "../lib/api.js";
+// The Machine page: what the memory is used for, which models there are, what the last two minutes were like, and
+// the facts of model and engine.
 import { niceMaxBytes, TimeChart } from "../lib/charts.js";
 import { h, replace, setText } from "../lib/dom.js";
 import { bytes, bytesPerSecond, count, percent, seconds, tokensPerSecond } from "../lib/format.js";
-import { planParts } from "./plan.js";
-
-const kModelsMs = 10000;
+import { ModelsSection } from "./models_section.js";
+import { PlanBar } from "./plan_bar.js";
+import { rows } from "./rows.js";
 
 export function createPage(element, app) {
   return new MachinePage(element, app);
@@ -15,10 +14,10 @@ export function createPage(element, app) {
 class MachinePage {
   #app;
   #shown = false;
-  #timer = 0;
 
   constructor(element, app) {
     this.#app = app;
+    this.models = new ModelsSection(app);
     this.charts = [
       new TimeChart({
         title: "Answers",
@@ -34,6 +33,7 @@ class MachinePage {
         title: "Read from disk",
         format: bytesPerSecond,
         nice: niceMaxBytes,
+        limit: "the disk can do",
         lines: [{ name: "rate", colour: "disk", value: (point) => point.diskRate }],
       }),
       new TimeChart({
@@ -63,69 +63,68 @@ class MachinePage {
     this.#build(element);
     app.feed.on("facts", (facts) => this.#showFacts(facts));
     app.feed.on("stats", (stats) => this.#showStats(stats));
+    app.feed.on("state", () => this.#showLoading());
     if (app.feed.facts) this.#showFacts(app.feed.facts);
   }
 
   show() {
     this.#shown = true;
-    this.#app.feed.refreshFacts().catch(() => {}); // the feed's state says what is wrong
+    if (this.#app.feed.loading === null) this.#app.feed.refreshFacts().catch(() => {}); // its state says what is wrong
+    this.#showLoading();
     this.#showCharts();
-    this.#loadModels();
-    this.#timer ||= setInterval(() => this.#loadModels(), kModelsMs);
+    this.models.show();
   }
 
   hide() {
     this.#shown = false;
-    clearInterval(this.#timer);
-    this.#timer = 0;
+    this.models.hide();
+  }
+
+  // What stands there is of the model before, until the next one is there.
+  #showLoading() {
+    const { loading } = this.#app.feed;
+    this.inner.classList.toggle("without-model", loading !== null);
+    if (loading !== null) setText(this.planTitle, loading);
   }
 
   #build(element) {
     this.planTitle = h("p", { class: "muted" });
-    this.planBar = h("div", { class: "plan-bar", role: "img" });
-    this.planList = h("ul", { class: "plan-list" });
+    this.planBar = new PlanBar();
     this.now = h("dl", { class: "figures" });
     this.totals = h("dl", { class: "figures" });
     this.model = h("dl", { class: "figures" });
     this.engine = h("dl", { class: "figures" });
-    this.models = h("div", { class: "models" }, h("p", { class: "muted" }, "Asking the server…"));
-    replace(
-      element,
+    this.inner = h(
+      "div",
+      { class: "page-inner machine" },
+      h(
+        "section",
+        { class: "panel wide", "aria-label": "Memory" },
+        h("div", { class: "panel-head" }, h("h2", {}, "Memory"), this.planTitle),
+        this.planBar.element,
+      ),
+      this.models.element,
       h(
         "div",
-        { class: "page-inner machine" },
-        h(
-          "section",
-          { class: "panel wide", "aria-label": "Memory" },
-          h("div", { class: "panel-head" }, h("h2", {}, "Memory"), this.planTitle),
-          this.planBar,
-          this.planList,
-        ),
-        h(
-          "div",
-          { class: "charts" },
-          this.charts.map((chart) => chart.element),
-        ),
-        h(
-          "div",
-          { class: "facts" },
-          h("section", { class: "panel" }, h("h2", {}, "Now"), this.now),
-          h("section", { class: "panel" }, h("h2", {}, "Since the start"), this.totals),
-          h("section", { class: "panel" }, h("h2", {}, "Model"), this.model),
-          h("section", { class: "panel" }, h("h2", {}, "Engine"), this.engine),
-        ),
-        h(
-          "section",
-          { class: "panel wide", "aria-label": "Installed models" },
-          h("h2", {}, "Installed models"),
-          this.models,
-        ),
+        { class: "charts" },
+        this.charts.map((chart) => chart.element),
+      ),
+      h(
+        "div",
+        { class: "facts" },
+        h("section", { class: "panel" }, h("h2", {}, "Now"), this.now),
+        h("section", { class: "panel" }, h("h2", {}, "Since the start"), this.totals),
+        h("section", { class: "panel" }, h("h2", {}, "Model"), this.model),
+        h("section", { class: "panel" }, h("h2", {}, "Engine"), this.engine),
       ),
     );
+    replace(element, this.inner);
   }
 
   #showFacts({ model, plan, engine, now, counters, version, uptime_seconds: uptime }) {
-    this.#showPlan(plan);
+    this.plan = plan;
+    setText(this.planTitle, this.planBar.set(plan));
+    this.charts.find(({ title }) => title === "Read from disk").setLimit(engine.disk_bytes_per_second);
     rows(this.model, [
       ["Name", model.id],
       ["Family", model.family],
@@ -152,41 +151,6 @@ class MachinePage {
     this.#showStats({ now, counters });
   }
 
-  #showPlan(plan) {
-    const { parts, used, free, budget } = planParts(plan);
-    setText(this.planTitle, `${bytes(used)} planned of a budget of ${bytes(budget)}`);
-    this.planBar.setAttribute(
-      "aria-label",
-      parts.map(({ name, bytes: size }) => `${name} ${bytes(size)}`).join(", "),
-    );
-    replace(
-      this.planBar,
-      parts.map(({ name, bytes: size, share, colour }) => {
-        const part = h("span", { title: `${name}: ${bytes(size)}` });
-        part.style.width = `${share * 100}%`;
-        part.style.background = `var(--${colour})`;
-        return part;
-      }),
-    );
-    const item = (name, help, size, colour) => {
-      const swatch = h("i", { class: "swatch" });
-      swatch.style.background = `var(--${colour})`;
-      return h(
-        "li",
-        { title: help },
-        swatch,
-        h("span", {}, name),
-        h("span", { class: "muted" }, bytes(size)),
-      );
-    };
-    replace(
-      this.planList,
-      parts.map(({ name, help, bytes: size, colour }) => item(name, help, size, colour)),
-      free > 0 && item("Free", "Of the budget, not planned for", free, "sunken"),
-    );
-    this.plan = plan;
-  }
-
   #showStats({ now, counters }) {
     const slots = this.plan?.slots ?? NaN;
     rows(this.now, [
@@ -211,72 +175,4 @@ class MachinePage {
   #showCharts() {
     for (const chart of this.charts) chart.set(this.#app.rates.points);
   }
-
-  async #loadModels() {
-    try {
-      const { models } = await getJson("wader/models");
-      this.#showModels(models);
-    } catch (error) {
-      replace(this.models, h("p", { class: "muted" }, error.message));
-    }
-  }
-
-  #showModels(models) {
-    if (models.length === 0) return replace(this.models, h("p", { class: "muted" }, "None."));
-    const state = ({ state: name, problem, serving }) => [
-      h("span", { class: `badge ${serving ? "serving" : name}` }, serving ? "serving" : name),
-      problem && h("span", { class: "muted problem" }, problem),
-    ];
-    const text = JSON.stringify(models);
-    if (this.modelsText === text && this.models.querySelector("table")) return;
-    this.modelsText = text;
-    replace(
-      this.models,
-      h(
-        "div",
-        { class: "table-scroll", tabindex: "0", role: "region", "aria-label": "Table of models" },
-        h(
-          "table",
-          {},
-          h(
-            "thead",
-            {},
-            h(
-              "tr",
-              {},
-              ["Name", "State", "Family", "Experts", "Formats", "On disk"].map((name) =>
-                h("th", { scope: "col" }, name),
-              ),
-            ),
-          ),
-          h(
-            "tbody",
-            {},
-            models.map((model) =>
-              h(
-                "tr",
-                {},
-                h("th", { scope: "row" }, model.name),
-                h("td", {}, state(model)),
-                h("td", {}, model.family ?? "–"),
-                h("td", {}, model.layers ? `${count(model.layers)} × ${count(model.experts)}` : "–"),
-                h("td", {}, [model.expert_format, model.trunk_format].filter(Boolean).join(", ") || "–"),
-                h("td", { class: "align-right" }, bytes(model.disk_bytes)),
-              ),
-            ),
-          ),
-        ),
-      ),
-    );
-  }
-}
-
-// Writes only what changed, so that a live list neither flickers nor loses what someone has selected in it.
-function rows(list, entries) {
-  if (list.children.length !== 2 * entries.length)
-    replace(
-      list,
-      entries.map(([name]) => [h("dt", {}, name), h("dd")]),
-    );
-  entries.forEach(([, value], i) => setText(list.children[2 * i + 1], value));
 }

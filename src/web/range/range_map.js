@@ -1,7 +1,8 @@
-// range.json as this page uses it. Pure; a map that does not hold together is refused with the reason.
+// range.json (src/range/range_file.h) as this page uses it. Pure; a map that does not hold together is refused with
+// the reason.
 import { normalise } from "./projection.js";
 
-export const kActivationsMin = 24; // below, an expert was seen too seldom to say anything of it
+const kActivationsOver = 24; // where a map does not say; at most so often: seen too seldom to say anything of it
 export const kNone = -1; // the topic of an expert that has none credited
 
 export function readMap(data) {
@@ -20,17 +21,26 @@ export function readMap(data) {
   const topicOf = Int16Array.from(data.experts, ({ topic }) => topic ?? kNone);
   const counts = new Uint32Array(data.topics.length);
   for (const topic of topicOf) if (topic !== kNone) counts[topic]++;
+  const activationsOver = data.activations_over ?? kActivationsOver;
   return {
     topics: data.topics,
     experts: data.experts,
     topicOf,
     counts,
     uncredited: topicOf.length - counts.reduce((sum, n) => sum + n, 0),
-    faint: Uint8Array.from(data.experts, ({ activations }) => (activations > kActivationsMin ? 0 : 1)),
+    activationsOver,
+    faint: Uint8Array.from(data.experts, ({ activations }) => (activations > activationsOver ? 0 : 1)),
     points: normalise(data.experts.map(({ position }) => position)),
     varianceExplained: Array.isArray(data.variance_explained) ? data.variance_explained : [],
-    repeatRate: data.repeat_rate ?? NaN,
     credited: data.credited ?? NaN,
+    tested: data.tested ?? NaN,
+    repeated: data.repeated ?? NaN,
+    repeatRate: data.repeat_rate ?? NaN, // null: nothing could be tested
+    byChance: {
+      credited: data.by_chance?.credited ?? NaN,
+      repeated: data.by_chance?.repeated ?? NaN,
+      repeatRate: data.by_chance?.repeat_rate ?? NaN,
+    },
   };
 }
 

@@ -1,10 +1,10 @@
 // The Range page: what each expert responds to, as points in space; how sure that is; and a button that finds out.
 import { postJson } from "../lib/api.js";
 import { h, replace, setText } from "../lib/dom.js";
-import { count, number, percent } from "../lib/format.js";
+import { bytes, count, number, percent } from "../lib/format.js";
 import { css } from "../lib/theme.js";
 import { topicColour } from "../lib/topics.js";
-import { indexOf, kActivationsMin, kNone, readMap } from "./range_map.js";
+import { indexOf, kNone, readMap } from "./range_map.js";
 import { RangeView } from "./range_view.js";
 
 export function createPage(element, app) {
@@ -24,7 +24,9 @@ class RangePage {
     this.view = new RangeView((index, pressed) => this.#pick(index, pressed));
     this.#build(element);
     app.feed.on("range", (progress) => this.#progress(progress));
+    app.feed.on("state", () => app.feed.loading !== null && this.#showLoading());
     // Another model has another map, or none.
+    app.onModel(() => this.#forget());
     app.feed.on("facts", () => !element.hidden && this.#load());
   }
 
@@ -77,6 +79,7 @@ class RangePage {
       this.first,
     );
     this.problem = h("p", { class: "message-note error", hidden: true, role: "alert" });
+    this.notice = h("p", { class: "notice", hidden: true });
     this.body = h(
       "div",
       { class: "range-body", hidden: true },
@@ -114,13 +117,33 @@ class RangePage {
     );
     replace(
       element,
-      h("div", { class: "page-inner" }, this.problem, this.progress, this.empty, this.body),
+      h("div", { class: "page-inner" }, this.problem, this.notice, this.progress, this.empty, this.body),
       this.readout,
     );
     this.#showExpert();
   }
 
+  // No model, no map; what was shown of the former one stays until there is another.
+  #showLoading() {
+    this.#setBuilding(false);
+    this.empty.hidden = true;
+    this.again.disabled = this.first.disabled = true;
+    this.notice.hidden = this.#map !== null;
+    setText(this.notice, this.#app.feed.loading);
+  }
+
+  #forget() {
+    this.#data = this.#map = null;
+    this.#picked = -1;
+    this.#hidden.clear();
+    this.#setBuilding(false);
+    this.body.hidden = this.empty.hidden = true;
+  }
+
   async #load(again = false) {
+    if (this.#app.feed.loading !== null) return this.#showLoading();
+    this.notice.hidden = true;
+    this.again.disabled = this.first.disabled = this.#building;
     try {
       const data = await this.#app.loadRange(again);
       this.empty.hidden = data !== null || this.#building;
@@ -134,7 +157,8 @@ class RangePage {
       this.view.setMap(this.#map, this.#hidden);
       this.#showMap();
     } catch (error) {
-      this.#fail(error.message);
+      // 503: a model is being loaded. Its facts come when it is there, and with them this again.
+      if (error.status !== 503) this.#fail(error.message);
     }
   }
 
@@ -145,11 +169,13 @@ class RangePage {
 
   async #start() {
     if (this.#building) return;
+    this.problem.hidden = true;
     this.#setBuilding(true);
-    this.#progress({ state: "running", done: 0, total: 24 });
+    this.#progress({ state: "running", done: 0, total: 0 });
     try {
       await postJson("wader/range", {});
     } catch (error) {
+      if (error.status === 409) return; // another window began it: the events tell how far it is
       this.#setBuilding(false);
       this.#fail(error.message);
     }
@@ -166,15 +192,18 @@ class RangePage {
   async #progress({ state, done, total, error }) {
     if (state === "running") {
       if (!this.#building) this.#setBuilding(true);
-      setText(this.progressText, `Building the range map: ${count(done)} of ${count(total)} texts read`);
-      this.meter.setAttribute("aria-valuemax", String(total));
+      const far = total > 0 ? `: ${bytes(done)} of ${bytes(total)} of texts read` : "…";
+      setText(this.progressText, `Building the range map${far}`);
+      this.meter.setAttribute("aria-valuemax", String(total || 1));
       this.meter.setAttribute("aria-valuenow", String(done));
       this.bar.style.width = `${total > 0 ? (100 * done) / total : 0}%`;
       return;
     }
-    if (state === "done") await this.#load(true);
+    // The last of these events comes again with each connection.
+    const seen = this.#building;
+    if (seen && state === "done") await this.#load(true);
     this.#setBuilding(false);
-    if (state === "failed")
+    if (seen && state === "failed")
       this.#fail(`The range map could not be built: ${error ?? "the server does not say why"}`);
   }
 
@@ -207,16 +236,25 @@ class RangePage {
       `${count(map.credited)} of ${count(map.experts.length)} experts credited with a topic · ` +
         `credit repeats for ${percent(map.repeatRate)} · ${percent(explained)} of the variance shown`,
     );
+    const { byChance } = map;
     const rows = [
       [
         "Credited",
         count(map.credited),
-        `Chosen more than ${kActivationsMin} times, and clearly for one topic`,
+        `Chosen more than ${map.activationsOver} times, and clearly for one topic`,
       ],
+      ["by chance", number(byChance.credited), "Mean of maps in which each token’s topic is drawn at random"],
       [
-        "Credit repeats",
-        percent(map.repeatRate),
-        "How often a text that was held out credits the same topic",
+        "Repeated",
+        `${count(map.repeated)} of ${count(map.tested)} tested`,
+        "Texts that were held out credit the same topic; tested are those that these texts used often enough",
+      ],
+      ["by chance", number(byChance.repeated), "Mean of maps in which each token’s topic is drawn at random"],
+      ["Credit repeats", percent(map.repeatRate), "Of the credits that could be tested"],
+      [
+        "by chance",
+        percent(byChance.repeatRate),
+        "If the topic that leads in the held-out texts had nothing to do with the credited one",
       ],
       [
         "Variance explained",
@@ -231,7 +269,10 @@ class RangePage {
     ];
     replace(
       this.figures,
-      rows.map(([name, value, title]) => [h("dt", { title }, name), h("dd", { title }, value)]),
+      rows.map(([name, value, title]) => [
+        h("dt", { title, class: name === "by chance" && "by-chance" }, name),
+        h("dd", { title, class: name === "by chance" && "muted" }, value),
+      ]),
     );
     this.#showExpert();
   }
