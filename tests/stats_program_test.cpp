@@ -20,7 +20,7 @@ class Served {
   // `port` 0: a free one.
   Served(const fs::path& home, const std::string& key, const std::string& port = "0")
       : process_({"serve", "demo", "--port", port, "--kernels", "portable", "--memory", "256MiB"},
-                 {{"WADER_HOME", home.string()}, {"WADER_API_KEY", key}}, home / "serve.log") {
+                 {{"WADER_HOME", home.string()}, {"WADER_API_KEY", key}}, new_log(home)) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     for (;;) {
       const std::string text = process_.output();
@@ -42,6 +42,14 @@ class Served {
   }
 
  private:
+  // Of its own, and there before it is read: what an earlier server said says nothing of this one.
+  static fs::path new_log(const fs::path& home) {
+    const fs::path log = home / fmt::format("serve-{}.log", started_++);
+    std::ofstream{log};
+    return log;
+  }
+
+  static inline int started_ = 0;
   Background process_;
   std::string url_;
 };

@@ -251,7 +251,7 @@ TEST(Stats, WhatIsShown) {
                                "128.0 tok/s of prompts",
                                "1.50 GB/s",
                                "37.5 % of the 4.00 GB/s",
-                               "75.0 % of the experts asked for",
+                               "75.0 % found in memory",
                                "75.0 % since the start",
                                "90.0 % right",
                                "0.0 % of the reading hidden",

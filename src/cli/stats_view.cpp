@@ -162,7 +162,7 @@ void show_speed(Lines& lines, const StatsHistory& history, const std::optional<S
   const StatsSnapshot& now = history.last();
   lines.row("answers",
             {fmt::format("{} running,", now.running), fmt::format("{} in the queue;", now.queued),
-             fmt::format("{} conversations", now.plan.sessions)});
+             fmt::format("up to {} at a time", now.plan.sessions)});
   const auto rate = [&](double StatsRates::*figure) {
     return rates ? tokens_per_second(*rates.*figure) : "-";
   };
@@ -190,9 +190,8 @@ void show_reads(Lines& lines, const StatsSnapshot& now, const std::optional<Stat
   disk.push_back(fmt::format("{} in all", format_bytes(static_cast<uint64_t>(now[bytes_read]))));
   lines.row("disk", disk);
   const double all_hits = share_of(now[hits], now[hits] + now[misses]);
-  lines.row("in memory",
-            {fmt::format("{} of the experts asked for,", rates ? percent(rates->hit_share) : "-"),
-             fmt::format("{} since the start", percent(all_hits))});
+  lines.row("experts", {fmt::format("{} found in memory,", rates ? percent(rates->hit_share) : "-"),
+                        fmt::format("{} since the start", percent(all_hits))});
   lines.row("lookahead",
             {fmt::format("{} right,", rates ? percent(rates->right_share) : "-"),
              fmt::format("{} of the reading hidden", rates ? percent(rates->hidden_share) : "-")});
@@ -245,7 +244,7 @@ std::string sparkline(const std::vector<double>& values, size_t width, bool bloc
   for (size_t i = begin; i < values.size(); ++i) {
     const double share = most > 0 ? std::clamp(values[i] / most, 0.0, 1.0) : 0;
     // The lowest level is for nothing at all, so that little can be told from it.
-    const double level = share > 0 ? std::max(1.0, std::round(share * (levels.size() - 1))) : 0;
+    const double level = share > 0 ? std::max(1.0, std::round(7 * share)) : 0;
     line += levels[static_cast<size_t>(level)];
   }
   return line;
