@@ -98,6 +98,18 @@ TEST_F(Cli, StatsOnATerminal) {
   EXPECT_THAT(plain.seen(), HasSubstr("\x1b[?25h"));
 }
 
+TEST_F(Cli, StatsAsLinesOfJson) {
+  Served server(home_, "");
+  Terminal lines({"stats", server.url(), "--json"}, {{"WADER_API_KEY", ""}});
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(lines.wait_for("\"pool_growths\":0}}\r\n")) << lines.seen();
+  lines.type("\x03");
+  EXPECT_EQ(lines.finish(), 0) << lines.seen();
+  const auto first = parse_json(lines.seen().substr(0, lines.seen().find('\r')), "first line");
+  ASSERT_TRUE(first.ok()) << lines.seen();
+  EXPECT_EQ(first->at("model")["id"], "demo");
+}
+
 TEST_F(Cli, StatsOfAServerWithAKey) {
   Served server(home_, "s3cret");
   expect_error({"stats", server.url(), "--once"}, 1, "needs a key");

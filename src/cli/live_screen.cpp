@@ -71,7 +71,8 @@ void LiveScreen::draw(const std::vector<std::string>& lines) {
   } else if (drawn_lines_ > 0) {
     out += fmt::format("\x1b[{}A\r", drawn_lines_);
   }
-  for (const std::string& line : lines) out += line + "\x1b[K\n";
+  // Erased first: after a line that fills the screen, the cursor stands on its last character.
+  for (const std::string& line : lines) out += fmt::format("\x1b[K{}\n", line);
   out += "\x1b[J";
   print(out);
   flush_output();
