@@ -13,7 +13,7 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/live_screen.h"
-#include "cli/stats_figures.h"
+#include "server/stats_figures.h"
 #include "cli/stats_view.h"
 #include "cli/text.h"
 #include "server/stats_client.h"
@@ -134,7 +134,8 @@ class Watch {
   Result<int> run();
 
  private:
-  Status take(const StatsReply& reply);
+  // `asked`: when.
+  Status take(const StatsReply& reply, Clock::time_point asked);
   void draw();
   // Until `end`; false when the user has had enough.
   bool wait_until(Clock::time_point end);
@@ -170,7 +171,7 @@ bool Watch::wait_until(Clock::time_point end) {
   }
 }
 
-Status Watch::take(const StatsReply& reply) {
+Status Watch::take(const StatsReply& reply, Clock::time_point asked) {
   if (reply.state == State::stats) {
     ASSIGN_OR_RETURN(StatsSnapshot snapshot, read_stats(reply.text));
     history_.push(std::move(snapshot));
@@ -181,9 +182,8 @@ Status Watch::take(const StatsReply& reply) {
   const bool never = history_.empty() && !screen_;
   if (reply.state == State::refused || (reply.state == State::absent && never))
     return error_of(reply);
-  const auto now = Clock::now();
-  if (!silent_since_) silent_since_ = now;
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - *silent_since_);
+  if (!silent_since_) silent_since_ = asked;
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(Clock::now() - *silent_since_);
   notice_ = reply.state == State::loading ? fmt::format("{}; asking again", first_line(reply.text))
                                           : fmt::format("not answering for {} s: {}; asking again",
                                                         seconds.count(), first_line(reply.text));
@@ -192,15 +192,15 @@ Status Watch::take(const StatsReply& reply) {
 
 Result<int> Watch::run() {
   for (;;) {
-    const auto next = Clock::now() + kInterval;
+    const auto asked = Clock::now();
     const StatsReply reply = client_.ask([this] {
       return screen_ ? wait_until(Clock::now()) : go_on();  // keys count while a server is slow
     });
     if (reply.state == State::stopped) return 0;
-    RETURN_IF_ERROR(take(reply));
+    RETURN_IF_ERROR(take(reply, asked));
     if (!screen_) screen_.emplace();
     draw();
-    if (!output_status().ok() || !wait_until(next)) return 0;
+    if (!output_status().ok() || !wait_until(asked + kInterval)) return 0;
   }
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/stats_figures.h"
+#include "server/stats_figures.h"
 
 namespace wader {
 

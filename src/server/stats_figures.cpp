@@ -1,4 +1,4 @@
-#include "cli/stats_figures.h"
+#include "server/stats_figures.h"
 
 #include <algorithm>
 #include <cmath>
