@@ -13,10 +13,10 @@
 #include "cli/commands.h"
 #include "cli/console.h"
 #include "cli/live_screen.h"
-#include "server/stats_figures.h"
 #include "cli/stats_view.h"
 #include "cli/text.h"
 #include "server/stats_client.h"
+#include "server/stats_figures.h"
 
 namespace wader {
 namespace {
