@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kCommands[] = {
     "install", "list",     "rm",     "info",     "verify",        "chat",         "generate",
     "logits",  "tokenize", "render", "check",    "bench kernels", "bench decode", "bench prefill",
-    "trace",   "simulate", "range",  "bench io", "serve"};
+    "trace",   "simulate", "range",  "bench io", "serve",         "stats"};
 
 TEST_F(Cli, HelpOfEveryCommand) {
   const RunResult overview = wader({"--help"});

@@ -32,6 +32,8 @@ Result<int> dispatch(const Args& args) {
       return run_chat(args);
     case Command::serve:
       return run_serve(args);
+    case Command::stats:
+      return run_stats(args);
     case Command::generate:
       return run_generate(args);
     case Command::logits:

@@ -15,6 +15,7 @@ Result<int> run_info(const Args& args);
 Result<int> run_verify(const Args& args);
 Result<int> run_chat(const Args& args);
 Result<int> run_serve(const Args& args);
+Result<int> run_stats(const Args& args);
 Result<int> run_generate(const Args& args);
 Result<int> run_logits(const Args& args);
 Result<int> run_tokenize(const Args& args);

@@ -92,6 +92,17 @@ constexpr CommandSpec kCommands[] = {
        "installed",
        false},
       {}}},
+    {stats,
+     "stats",
+     "watch a running server: memory, speed, reads and where its time goes",
+     "Shows what the dashboard's Machine page shows, in the terminal: each second anew, until q or "
+     "Ctrl-C. Rates and shares are of the last five seconds, and say so. Without a terminal, or "
+     "with --once, one picture over one second. A server that goes away or loads a model is waited "
+     "for; with --once that is an error.",
+     {{"URL",
+       "where the server is: http://HOST:PORT, or HOST:PORT; http://127.0.0.1:8080 unless given",
+       false},
+      {}}},
     {generate,
      "generate",
      "continue raw token ids",
@@ -263,6 +274,10 @@ constexpr FlagSpec kFlags[] = {
      FlagGroup::command, on({serve})},
     {"--quiet", "", "", "no line for each request on standard error", FlagGroup::command,
      on({serve})},
+    // stats
+    {"--api-key-file", "FILE", "$WADER_API_KEY", "file with the server's key, where it has one",
+     FlagGroup::command, on({stats})},
+    {"--once", "", "", "show it once and end", FlagGroup::command, on({stats})},
     // trace
     {"--output", "FILE", "", "the trace to write", FlagGroup::command, on({trace})},
     {"--prompt", "TEXT", "", "one question, in the model's chat format", FlagGroup::command,
@@ -411,6 +426,8 @@ constexpr FlagSpec kFlags[] = {
      "through a model of such a disk",
      FlagGroup::command, on({info}) | kBenchEngine},
 
+    {"--json", "", "", "print the server's figures as JSON, a line each second", FlagGroup::general,
+     on({stats})},
     {"--json", "", "", "print facts as JSON", FlagGroup::general,
      on({install, list, info, verify, chat, generate, logits, check, bench_io, trace, simulate,
          range}) |

@@ -30,6 +30,7 @@ enum class Command : uint8_t {
   trace,
   simulate,
   range,
+  stats,
 };
 
 struct OperandSpec {

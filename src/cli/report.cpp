@@ -12,34 +12,25 @@
 namespace wader {
 namespace {
 
-struct PlanPart {
-  char letter;
-  std::string_view name;
-  uint64_t bytes;
-  std::string detail;
-};
-
 std::string state_detail(const MemoryPlan& plan, const ArchitectureSpec& spec) {
   return fmt::format("keys and values{} for {} tokens of context",
                      spec.has_mixer(LayerKind::delta_net) ? ", recurrent states," : "",
                      plan.context);
 }
 
-std::vector<PlanPart> parts_of(const MemoryPlan& plan, const Manifest& manifest) {
+// What there is to say beside each part, in the order of plan_parts().
+std::vector<std::string> part_details(const MemoryPlan& plan, const Manifest& manifest) {
   const uint64_t all = uint64_t{manifest.spec.moe_layer_count()} * manifest.spec.experts;
   const double share = all > 0 ? 100.0 * plan.slots / static_cast<double>(all) : 0;
   return {
-      {'P', "program", plan.process_bytes, "code, tokenizer, manifest"},
-      {'T', "trunk", plan.trunk_bytes, "embeddings, mixers, routers, norms"},
-      {'K', "state", plan.state_bytes, state_detail(plan, manifest.spec)},
-      {'N', "snapshots", plan.snapshots_bytes,
-       fmt::format("{} of the state, to go back in a conversation", plan.snapshots)},
-      {'S', "scratch", plan.scratch_bytes, fmt::format("passes of {} tokens", plan.chunk)},
-      {'I', "I/O buffers", plan.io_bytes, ""},
-      {'E', "expert slots", plan.slots_bytes,
-       fmt::format("{} slots for {} experts ({:.0f} %)", plan.slots, all, std::min(share, 100.0))},
-      {'R', "reserve", plan.reserve_bytes, "stacks, allocator, terminal"},
-  };
+      "code, tokenizer, manifest",
+      "embeddings, mixers, routers, norms",
+      state_detail(plan, manifest.spec),
+      fmt::format("{} of the state, to go back in a conversation", plan.snapshots),
+      fmt::format("passes of {} tokens", plan.chunk),
+      "",
+      fmt::format("{} slots for {} experts ({:.0f} %)", plan.slots, all, std::min(share, 100.0)),
+      "stacks, allocator, terminal"};
 }
 
 double per_second(uint64_t count, double seconds) {
@@ -53,30 +44,42 @@ double hit_rate(const EngineStats& stats) {
 
 }  // namespace
 
-std::string plan_table(const MemoryPlan& plan, const Manifest& manifest) {
-  constexpr double kWidth = 60;
-  const auto parts = parts_of(plan, manifest);
-  // A model far smaller than the budget would be a speck in it: then the bar is the model alone.
+std::vector<PlanPart> plan_parts(const MemoryPlan& plan) {
+  return {{'P', "program", plan.process_bytes},    {'T', "trunk", plan.trunk_bytes},
+          {'K', "state", plan.state_bytes},        {'N', "snapshots", plan.snapshots_bytes},
+          {'S', "scratch", plan.scratch_bytes},    {'I', "I/O buffers", plan.io_bytes},
+          {'E', "expert slots", plan.slots_bytes}, {'R', "reserve", plan.reserve_bytes}};
+}
+
+PlanBar plan_bar(const MemoryPlan& plan, size_t width) {
   const uint64_t total = std::max<uint64_t>(plan.total_bytes(), 1);
   const bool small = total < plan.budget_bytes / 4;
-  const uint64_t whole = small ? total : std::max(plan.budget_bytes, total);
-  std::string bar_text;
+  PlanBar bar = {"", small ? total : std::max(plan.budget_bytes, total), small};
   uint64_t sum = 0;
-  for (const PlanPart& part : parts) {
+  for (const PlanPart& part : plan_parts(plan)) {
     sum += part.bytes;
     // Ends are rounded, not widths: the bar's length is that of the total.
-    const auto end = static_cast<size_t>(
-        std::lround(kWidth * static_cast<double>(sum) / static_cast<double>(whole)));
-    if (end > bar_text.size()) bar_text.resize(end, part.letter);
+    const auto end =
+        static_cast<size_t>(std::lround(static_cast<double>(width) * static_cast<double>(sum) /
+                                        static_cast<double>(bar.whole_bytes)));
+    if (end > bar.text.size()) bar.text.resize(end, part.letter);
   }
-  bar_text.resize(static_cast<size_t>(kWidth), '.');
-  std::string out =
-      fmt::format("memory budget {}{}\n  [{}]\n", format_bytes(plan.budget_bytes),
-                  small ? fmt::format(", {} needed", format_bytes(total)) : "", bar_text);
-  for (const PlanPart& part : parts) {
-    if (part.bytes == 0) continue;
-    out += fmt::format("  {} {:<13} {:>10}   {}\n", part.letter, part.name,
-                       format_bytes(part.bytes), part.detail);
+  bar.text.resize(width, '.');
+  return bar;
+}
+
+std::string plan_table(const MemoryPlan& plan, const Manifest& manifest) {
+  const PlanBar bar = plan_bar(plan, 60);
+  const std::vector<PlanPart> parts = plan_parts(plan);
+  const std::vector<std::string> details = part_details(plan, manifest);
+  CHECK(parts.size() == details.size());
+  std::string out = fmt::format(
+      "memory budget {}{}\n  [{}]\n", format_bytes(plan.budget_bytes),
+      bar.small ? fmt::format(", {} needed", format_bytes(bar.whole_bytes)) : "", bar.text);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].bytes == 0) continue;
+    out += fmt::format("  {} {:<13} {:>10}   {}\n", parts[i].letter, parts[i].name,
+                       format_bytes(parts[i].bytes), details[i]);
   }
   out += fmt::format("    {:<13} {:>10}\n", "total", format_bytes(plan.total_bytes()));
   return out;

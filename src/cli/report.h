@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "arch/spec.h"
 #include "base/json.h"
@@ -13,7 +15,22 @@
 
 namespace wader {
 
-// A table of the plan's parts with a bar of the budget: one letter a part, '.' what is left.
+struct PlanPart {
+  char letter;  // in the bar
+  std::string_view name;
+  uint64_t bytes;
+};
+std::vector<PlanPart> plan_parts(const MemoryPlan& plan);
+
+// The plan as a bar of `width` cells: one letter a part, '.' what the budget has left. A model far
+// smaller than the budget would be a speck in it: then the bar is the model alone.
+struct PlanBar {
+  std::string text;
+  uint64_t whole_bytes;  // that the bar stands for: the budget, or the plan's total where `small`
+  bool small;
+};
+PlanBar plan_bar(const MemoryPlan& plan, size_t width);
+// A table of the plan's parts with that bar.
 std::string plan_table(const MemoryPlan& plan, const Manifest& manifest);
 
 // What one generation did.
