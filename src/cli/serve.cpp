@@ -22,12 +22,8 @@
 #include "cli/in_place.h"
 #include "cli/options.h"
 #include "cli/text.h"
-<<<<<<< HEAD
 #include "install/models.h"
-#include "io/file.h"
 #include "range/range_probe.h"
-=======
->>>>>>> stats
 #include "server/server.h"
 
 namespace wader {
