@@ -1,0 +1,60 @@
+// Starts `wader serve` on the demo model and runs the pages' tests, against it and against the made-up server:
+//   node run.mjs WADER [FILES…]
+// Exit status: that of the tests; 77, which CTest counts as skipped, without Chromium or the packages of tests/npm
+// (with CI set: 1).
+import { spawn } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { installModel } from "../api/models.mjs";
+import { startServer } from "../api/server.mjs";
+import { skip } from "./browser.mjs";
+
+const here = fileURLToPath(new URL(".", import.meta.url));
+const [wader, ...names] = process.argv.slice(2);
+if (!wader) {
+  console.error("usage: node run.mjs WADER [FILES…]");
+  process.exit(2);
+}
+if (skip) {
+  console.error(skip);
+  process.exit(process.env.CI ? 1 : 77);
+}
+const files = readdirSync(here)
+  .filter((file) => file.endsWith(".test.mjs"))
+  .filter((file) => names.length === 0 || names.some((name) => basename(name) === file));
+const home = mkdtempSync(join(tmpdir(), "wader-web-"));
+process.on("exit", () => rmSync(home, { recursive: true, force: true }));
+installModel(resolve(wader), "demo", home);
+installModel(resolve(wader), "qwen", home);
+const server = await startServer(
+  resolve(wader),
+  join(home, "demo.wader"),
+  ["--memory", "256MiB", "--context", "4096", "--sessions", "4"],
+  { WADER_HOME: home },
+);
+// One file after the other: frames are counted, and paint is timed.
+const tests = spawn(
+  process.execPath,
+  ["--test", "--test-concurrency=1", ...files.map((file) => join(here, file))],
+  {
+    stdio: "inherit",
+    env: {
+      ...process.env,
+      WADER_WEB_URL: `${server.url}/`,
+      WADER_BINARY: resolve(wader),
+      WADER_CONTAINER: join(home, "demo.wader"),
+    },
+  },
+);
+// CTest's own limit would leave the server running.
+setTimeout(() => {
+  console.error("the tests took too long");
+  tests.kill("SIGKILL");
+}, 540_000).unref();
+const code = await new Promise((done) => tests.on("exit", (status) => done(status ?? 1)));
+if (!server.alive()) console.error(`the server ended during the tests: ${server.errors.slice(-4000)}`);
+const { code: status } = server.alive() ? await server.kill("SIGTERM") : { code: 1 };
+if (status !== 0) console.error(`the server ended with status ${status}: ${server.errors.slice(-4000)}`);
+process.exit(code !== 0 || status !== 0 ? 1 : 0);
