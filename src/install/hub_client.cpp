@@ -78,7 +78,10 @@ Result<std::unique_ptr<HubClient>> HubClient::create(HubSettings settings, std::
   while (settings.endpoint.ends_with('/')) settings.endpoint.pop_back();
   std::unique_ptr<HubClient> client(new HubClient(std::move(settings), std::move(repository)));
   ASSIGN_OR_RETURN(client->origin_, url_origin(client->settings_.endpoint));
-  if (!is_safe_for_token(client->origin_)) client->settings_.token.clear();
+  if (!is_safe_for_token(client->origin_)) {
+    client->keeps_token_ = !client->settings_.token.empty();
+    client->settings_.token.clear();
+  }
   ASSIGN_OR_RETURN(client->loop_, HttpLoop::create(client->settings_.http));
   return client;
 }
@@ -89,7 +92,7 @@ Status HubClient::open(const std::string& revision) {
   revision_ = revision;
   const std::string api =
       fmt::format("{}/api/models/{}", settings_.endpoint, percent_encode(repository_));
-  const std::string info = fmt::format("{}/revision/{}", api, percent_encode(revision));
+  const std::string info = fmt::format("{}/revision/{}", api, percent_encode(revision, false));
   const auto get_commit = [&]() -> Status {
     ASSIGN_OR_RETURN(const std::string text, get_text(info, kMaxApiBytes, nullptr));
     ASSIGN_OR_RETURN(const Json json, parse_json(text, fmt::format("{} of the hub", repository_)));
@@ -140,6 +143,7 @@ Status HubClient::again_while_bad(const std::function<Status()>& get) {
     const auto delay = schedule.next(std::nullopt, 0);
     // The hub means it, and it stays so: no use to ask more than a few times.
     if (!delay || schedule.failures() >= kMaxBadTexts) return status;
+    note_retry(status.error(), schedule, *delay);
     for (const auto end = Clock::now() + *delay; Clock::now() < end;) {
       std::this_thread::sleep_for(milliseconds(20));
       RETURN_IF_ERROR(may_wait());
@@ -190,6 +194,11 @@ Status HubClient::may_wait() const {
   }
   if (wait && !wait(note)) return cancelled_error("stopped; run it again to continue");
   return {};
+}
+
+void HubClient::note_retry(const Error& error, const RetrySchedule& schedule, milliseconds delay) {
+  set_note(fmt::format("{}; try {} in {:.0f} s", error.message, schedule.failures() + 1,
+                       std::max(1.0, static_cast<double>(delay.count()) / 1000)));
 }
 
 void HubClient::set_note(std::string note) {
@@ -310,6 +319,7 @@ HubRequest HubClient::request_of(const Job& job) const {
   request.revision = revision_;
   request.endpoint = settings_.endpoint;
   request.has_token = !settings_.token.empty();
+  request.keeps_token = keeps_token_;
   request.at_endpoint = !job.strayed;
   request.commit = commit_;
   if (!job.fetch) return request;
@@ -466,8 +476,7 @@ void HubClient::try_again(std::shared_ptr<Job> job, const Judgement& judgement) 
   // A link that fails may be the reason, whatever the failure looks like.
   if (job->fetch && (judgement.verdict == Verdict::renew || job->schedule.failures() > 1))
     links_[job->fetch->file].url.clear();
-  set_note(fmt::format("{}; again in {:.0f} s", judgement.error.message,
-                       std::max(1.0, static_cast<double>(delay->count()) / 1000)));
+  note_retry(judgement.error, job->schedule, *delay);
   // All connections together: more requests would only make the block longer.
   if (judgement.verdict == Verdict::wait)
     paused_until_ = std::max(paused_until_, Clock::now() + *delay);

@@ -126,8 +126,11 @@ class HubClient {
   void try_again(std::shared_ptr<Job> job, const Judgement& judgement);
   void follow(std::shared_ptr<Job> job, const HubAnswer& answer);
   void set_note(std::string note);
+  void note_retry(const Error& error, const RetrySchedule& schedule,
+                  std::chrono::milliseconds delay);
 
   HubSettings settings_;
+  bool keeps_token_ = false;  // HubRequest::keeps_token
   std::string repository_, origin_, revision_, commit_;
   std::vector<HubFile> files_;
   std::vector<Link> links_;  // loop's thread, as paused_until_

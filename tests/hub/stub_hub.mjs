@@ -141,8 +141,12 @@ async function control(req, res, command) {
 async function ownsSocket(req, res) {
   if (res.socket !== null) return;
   await new Promise((resolve, reject) => {
-    res.once('socket', resolve);
-    req.socket.once('close', () => reject(new Error('closed')));
+    const gone = () => reject(new Error('closed'));
+    req.socket.once('close', gone);
+    res.once('socket', () => {
+      req.socket.off('close', gone);
+      resolve();
+    });
   });
 }
 
