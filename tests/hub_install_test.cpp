@@ -318,6 +318,18 @@ TEST_F(HubInstall, WaitingIsSaid) {
   EXPECT_THAT(install("tiny-gpt-oss").err, HasSubstr("; try 2 in 1 s\n"));
 }
 
+TEST_F(HubInstall, WaitingIsSaidOnATerminal) {
+  stub_->faults(
+      {{"rules",
+        {{{"on", "cdn"}, {"fault", "status"}, {"status", 503}, {"retry_after", 1}, {"skip", 4}}}}});
+  Terminal terminal({"install", repository_of("tiny-gpt-oss"), "-o", destination().string()},
+                    env());
+  EXPECT_TRUE(terminal.wait_for("%  wader-tests/tiny-gpt-oss/model.safetensors: "))
+      << terminal.seen();
+  EXPECT_TRUE(terminal.wait_for("HTTP 503; try 2 in ")) << terminal.seen();
+  EXPECT_EQ(terminal.finish(), 0) << terminal.seen();
+}
+
 TEST_F(HubInstall, WhatTheHubsOwnToolsHaveIsNotFetchedAgain) {
   fill_cache(home() / "hf/hub", "demo");
   stub_->clear();
