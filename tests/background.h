@@ -42,6 +42,7 @@ class Background {
   Background& operator=(const Background&) = delete;
 
   void kill_now() const { ::kill(pid_, SIGKILL); }
+  void interrupt() const { ::kill(pid_, SIGINT); }
   // The wait status.
   int wait() {
     int status = -1;

@@ -12,10 +12,12 @@
 #include <set>
 #include <thread>
 
+#include "base/no_threads_testing.h"
 #include "base/units.h"
 #include "hub_fixture.h"
 #include "install/fetch_queue.h"
 #include "install/hub_source.h"
+#include "install/hub_tree.h"
 #include "install/proof_plan.h"
 
 namespace wader::testing {
@@ -109,6 +111,38 @@ TEST_F(HubClientTest, WaitsLongerEachTime) {
   EXPECT_THAT(blocked.error().message, AnyOf(HasSubstr("7200"), HasSubstr("2 h")));
 }
 
+// A name with slashes is one part of the address.
+TEST_F(HubClientTest, ARevisionIsOnePartOfTheAddress) {
+  stub_->repository({{"id", "wader-tests/asked"},
+                     {"dir", directory_of("demo").string()},
+                     {"more_refs", {"refs/pr/1"}}});
+  stub_->clear();
+  auto client = HubClient::create(settings(), "wader-tests/asked").value();
+  const Status opened = client->open("refs/pr/1");
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  EXPECT_EQ(client->commit(), stub_->commit_of("wader-tests/asked"));
+  EXPECT_EQ(stub_->log()["requests"][0]["url"],
+            "/api/models/wader-tests/asked/revision/refs%2Fpr%2F1");
+  EXPECT_THAT(client->open("refs/pr/2").error().message, HasSubstr("no revision 'refs/pr/2'"));
+}
+
+TEST_F(HubClientTest, WithoutThreadsThereIsAnErrorAndNoEnd) {
+  {
+    const NoThreads none;
+    const auto client = HubClient::create(settings(), repository_of("demo"));
+    ASSERT_FALSE(client.ok());
+    EXPECT_EQ(client.error().code, ErrorCode::io);
+    EXPECT_THAT(client.error().message, HasSubstr("no more threads"));
+  }
+  HubSession session(open());
+  const std::vector<uint32_t> files = {shard_in(session.client()), shard_in(session.client()) + 1};
+  const NoThreads none;
+  session.fetch_headers(files);  // one after the other
+  std::vector<std::byte> got(1000);
+  ASSERT_TRUE(session.read(files[0], 0, got).ok());
+  EXPECT_EQ(std::memcmp(got.data(), shard().data(), got.size()), 0);
+}
+
 TEST_F(HubClientTest, ACallerThatStopsWaitingIsLetGo) {
   const auto client = open();
   stub_->faults(rule({{"on", "cdn"}, {"fault", "stall"}, {"at", 10}, {"stall_ms", 60'000}}));
@@ -166,7 +200,7 @@ TEST_F(FetchQueueTest, GivesEveryByteAndProvesTheFile) {
     Setup setup = set_up(*client, kRoomBytes, reach);
     EXPECT_EQ(setup.proofs.size(), 1u) << "11 MB fit into the room in any order";
     FetchQueue queue(*client, setup.plan, window(), setup.proofs, kAheadBytes);
-    queue.start();
+    ASSERT_TRUE(queue.start().ok());
     for (size_t i = 0; i < setup.reads.size(); ++i) {
       const SourceRange& read = setup.reads[i];
       ASSERT_TRUE(queue.is_next(read));
@@ -183,6 +217,17 @@ TEST_F(FetchQueueTest, GivesEveryByteAndProvesTheFile) {
   }
 }
 
+TEST_F(FetchQueueTest, WithoutThreadsItDoesNotStart) {
+  const auto client = open();
+  Setup setup = set_up(*client, kRoomBytes, 1);
+  FetchQueue queue(*client, setup.plan, window(), setup.proofs, kAheadBytes);
+  const NoThreads none;
+  const Status started = queue.start();
+  ASSERT_FALSE(started.ok());
+  EXPECT_THAT(started.error().message, HasSubstr("no more threads"));
+  client->shut_down();
+}
+
 // One that nobody releases for long gets what it waits for all the same; the proof is what is lost.
 TEST_F(FetchQueueTest, AFullWindowStopsNobody) {
   const std::string bytes = shard();
@@ -190,7 +235,7 @@ TEST_F(FetchQueueTest, AFullWindowStopsNobody) {
   Setup setup = set_up(*client, kRoomBytes, 1000);
   auto small = FetchWindow::open({}, 3 * kMiB, 1).value();
   FetchQueue queue(*client, setup.plan, std::move(small), setup.proofs, kMiB);
-  queue.start();
+  ASSERT_TRUE(queue.start().ok());
   for (const SourceRange& read : setup.reads) {
     std::vector<std::byte> got(read.bytes);
     ASSERT_TRUE(queue.read(got).ok());
@@ -207,7 +252,7 @@ TEST_F(FetchQueueTest, AWrongDigestIsAnError) {
   Setup setup = set_up(*client, kRoomBytes, 5);
   stub_->faults(rule({{"on", "cdn"}, {"skip", 5}, {"fault", "wrong_bytes"}, {"at", 77}}));
   FetchQueue queue(*client, setup.plan, window(), setup.proofs, kAheadBytes);
-  queue.start();
+  ASSERT_TRUE(queue.start().ok());
   Status status;
   for (size_t i = 0; status.ok() && i < setup.reads.size(); ++i) {
     std::vector<std::byte> got(setup.reads[i].bytes);
@@ -231,7 +276,7 @@ TEST_F(FetchQueueTest, StopsAtAnyMoment) {
     const auto client = open();
     Setup setup = set_up(*client, kRoomBytes, 5);
     FetchQueue queue(*client, setup.plan, window(), setup.proofs, kAheadBytes);
-    queue.start();
+    ASSERT_TRUE(queue.start().ok());
     for (int i = 0; i < round % 5; ++i) {
       std::vector<std::byte> got(setup.reads[i].bytes);
       ASSERT_TRUE(queue.read(got).ok());
@@ -272,9 +317,16 @@ TEST_F(Environment, SaysWhereTheHubIsAndWhoWeAre) {
   EXPECT_EQ(hub_settings_from_environment()->token, "hf_of_variable");
   set("HF_ENDPOINT", "https://hub.example/");
   EXPECT_EQ(hub_settings_from_environment()->endpoint, "https://hub.example/");
-  for (const char* bad : {"hub.example", "ftp://hub.example", "https://me:pass@hub.example"}) {
+  for (const char* bad :
+       {"hub.example", "ftp://hub.example", "not an address", "https://hub.example/?token=secret",
+        "https://me:secret@hub.example", "me:secret@hub.example", "https://me:secret@",
+        "ftp://me:secret@hub.example", "https://me:se/secret@hub.example", "https://"}) {
     set("HF_ENDPOINT", bad);
-    EXPECT_FALSE(hub_settings_from_environment().ok()) << bad;
+    const auto refused = hub_settings_from_environment();
+    ASSERT_FALSE(refused.ok()) << bad;
+    EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument) << bad;
+    EXPECT_THAT(refused.error().message, HasSubstr("HF_ENDPOINT")) << bad;
+    EXPECT_THAT(refused.error().message, Not(HasSubstr("secret"))) << bad;
   }
   set("HF_ENDPOINT", "https://hub.example");
   set("HF_TOKEN", "hf_with\r\nHost: evil");

@@ -101,11 +101,14 @@ TEST_F(HubHostile, ShardNamesThatLeadOut) {
     serve(directory);
     expect_harmless("model.safetensors.index.json");
   }
-  const fs::path directory = fresh_directory();
-  write_bytes(directory / "model.safetensors.index.json",
-              json_text({{"weight_map", {{"x", std::string(5000, 'n') + ".safetensors"}}}}));
-  serve(directory);
-  expect_harmless("model.safetensors.index.json");
+  for (const std::string& name :
+       {std::string(5000, 'n') + ".safetensors", std::string("nul\0.safetensors", 16)}) {
+    const fs::path directory = fresh_directory();
+    write_bytes(directory / "model.safetensors.index.json",
+                json_text({{"weight_map", {{"x", name}}}}));
+    serve(directory);
+    expect_harmless("model.safetensors.index.json");
+  }
 }
 
 TEST_F(HubHostile, HeadersThatLie) {

@@ -1,8 +1,12 @@
 // `wader install ORG/NAME` from a hub that answers well: the bytes, the commit, the token, the
 // cache, and what is said when a model cannot be had.
+#include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <set>
+#include <thread>
 
+#include "background.h"
 #include "hub_fixture.h"
 
 namespace wader::testing {
@@ -177,7 +181,7 @@ TEST_F(HubInstall, DryRunFetchesHeadersOnly) {
     stub_->clear();
     const RunResult result = install(model, {"--dry-run"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_NE(result.out, "");
+    EXPECT_THAT(result.out, HasSubstr(" at the peak, "));
     EXPECT_FALSE(fs::exists(destination()));
     uint64_t header_bytes = 0;
     for (const auto& file : fs::directory_iterator(directory_of(model))) {
@@ -190,6 +194,140 @@ TEST_F(HubInstall, DryRunFetchesHeadersOnly) {
     // As much again may be read ahead, to have a header at one go.
     EXPECT_LT(weight_bytes(stub_->log()).sent, 2 * header_bytes + 256 * 1024) << model;
   }
+}
+
+// Of a destination that an install would refuse, the same is said, before the hub is asked.
+TEST_F(HubInstall, DryRunSaysWhatAnInstallWouldSay) {
+  ASSERT_EQ(install("tiny-gpt-oss").exit_code, 0);
+  stub_->clear();
+  const RunResult real = install("tiny-gpt-oss"), dry = install("tiny-gpt-oss", {"--dry-run"});
+  EXPECT_EQ(real.exit_code, 1);
+  EXPECT_THAT(real.err, HasSubstr("is a complete container already; `wader rm` makes room"));
+  EXPECT_EQ(dry.exit_code, 1);
+  EXPECT_EQ(dry.err, real.err);
+  EXPECT_EQ(dry.out, "");
+  EXPECT_EQ(stub_->log()["count"], 0);
+  // A mistake of the command line, whatever stands there.
+  const RunResult both = install("tiny-gpt-oss", {"--dry-run", "--repair"});
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_THAT(both.err, HasSubstr("--dry-run"));
+  EXPECT_THAT(both.err, HasSubstr("--repair"));
+  EXPECT_EQ(stub_->log()["count"], 0);
+}
+
+// Stopped before there is anything of it, and afterwards.
+TEST_F(HubInstall, WhatIsSaidToBeUnfinishedIsThere) {
+  const auto stopped_at = [&](const Json& stall, const auto& reached) {
+    Json rule = stall;
+    rule.update({{"fault", "stall"}, {"stall_ms", 60'000}, {"times", -1}});
+    stub_->faults({{"rules", Json::array({rule})}});
+    stub_->clear();
+    auto patient = env();
+    patient["WADER_HUB_STALL_SECONDS"] = "60";
+    Background run({"install", repository_of("demo"), "-o", destination().string()}, patient,
+                   home() / "stopped.log");
+    for (int i = 0; i < 2000 && !reached(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(reached());
+    run.interrupt();
+    EXPECT_NE(run.wait(), 0);
+    stub_->faults(Json::object());
+    return run.output();
+  };
+  const auto asked = [&](const char* route) {
+    return [&, route] {
+      const Json requests = stub_->log()["requests"];
+      return std::any_of(requests.begin(), requests.end(),
+                         [&](const Json& request) { return request["route"] == route; });
+    };
+  };
+  for (const char* route : {"info", "cdn"}) {
+    const std::string text = stopped_at({{"on", route}, {"at", -1}}, asked(route));
+    EXPECT_THAT(text, HasSubstr("stopped")) << route;
+    EXPECT_THAT(text, HasSubstr("nothing was written")) << route;
+    EXPECT_THAT(text, Not(HasSubstr("unfinished"))) << route;
+    EXPECT_FALSE(fs::exists(destination())) << route;
+  }
+  const std::string text = stopped_at({{"on", "cdn"}, {"skip", 8}, {"at", 1000}},
+                                      [&] { return fs::exists(destination() / "fetch.part"); });
+  EXPECT_THAT(text, HasSubstr("is unfinished; the same command continues"));
+  EXPECT_TRUE(fs::exists(destination() / "install.json"));
+  const RunResult rest = install("demo");
+  EXPECT_EQ(rest.exit_code, 0) << rest.err;
+}
+
+// A proxy, which here is a port that takes the token for a violation, is never asked for what is on
+// this machine; and without https nobody else is shown the token either.
+TEST_F(HubInstall, TheTokenIsNotShownToAProxy) {
+  for (const char* proxy : {"http_proxy", "all_proxy", "ALL_PROXY"}) {
+    const RunResult result = install(
+        "tiny-gpt-oss", {}, {{"HF_TOKEN", "hf_good"}, {proxy, stub_->cdn()}, {"no_proxy", ""}});
+    EXPECT_EQ(result.exit_code, 0) << proxy << "\n" << result.err;
+    fs::remove_all(destination());
+  }
+  const std::string dir = directory_of("tiny-gpt-oss");
+  stub_->repository(
+      {{"id", "wader-tests/hidden"}, {"dir", dir}, {"private", true}, {"allowed", {"hf_good"}}});
+  const std::map<std::string, std::string> elsewhere = {{"HF_ENDPOINT", "http://hub.example"},
+                                                        {"HF_TOKEN", "hf_good"},
+                                                        {"http_proxy", stub_->hub()},
+                                                        {"no_proxy", ""}};
+  stub_->clear();
+  const RunResult open = install("tiny-gpt-oss", {}, elsewhere);
+  EXPECT_EQ(open.exit_code, 0) << open.err;
+  fs::remove_all(destination());
+  const RunResult hidden = install("hidden", {}, elsewhere);
+  EXPECT_THAT(hidden.err, HasSubstr("HF_ENDPOINT must be https"));
+  const Json requests = stub_->log()["requests"];
+  EXPECT_GT(requests.size(), 3u);
+  for (const Json& request : requests) EXPECT_EQ(request["authorized"], false) << request["url"];
+}
+
+TEST_F(HubInstall, AProxysPasswordIsInNoMessage) {
+  const RunResult result = install("demo", {},
+                                   {{"HF_ENDPOINT", "https://hub.example"},
+                                    {"https_proxy", "carrier-pigeon://me:secret@loft:1"},
+                                    {"WADER_HUB_TRIES", "2"},
+                                    {"no_proxy", ""}});
+  expect_refused(result, "https_proxy");
+  EXPECT_THAT(result.err, Not(HasSubstr("secret")));
+}
+
+// Without a terminal too, what is waited for is said, and not over and over.
+TEST_F(HubInstall, WaitingIsSaid) {
+  const auto count = [](const std::string& text, const std::string& word) {
+    size_t times = 0;
+    for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1)) ++times;
+    return times;
+  };
+  for (const char* route : {"info", "cdn"}) {
+    stub_->faults({{"rules",
+                    {{{"on", route},
+                      {"fault", "status"},
+                      {"status", 503},
+                      {"retry_after", 1},
+                      {"times", 2},
+                      {"skip", std::string(route) == "cdn" ? 4 : 0}}}}});
+    const RunResult result = install("tiny-gpt-oss");
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.err, ::testing::ContainsRegex("HTTP 503; try 2 in [12] s\n")) << route;
+    EXPECT_EQ(count(result.err, "HTTP 503"), 1u) << result.err;
+    fs::remove_all(destination());
+  }
+  stub_->faults({{"rules", {{{"on", "info"}, {"fault", "html"}}}}});
+  EXPECT_THAT(install("tiny-gpt-oss").err, HasSubstr("; try 2 in 1 s\n"));
+}
+
+TEST_F(HubInstall, WaitingIsSaidOnATerminal) {
+  stub_->faults(
+      {{"rules",
+        {{{"on", "cdn"}, {"fault", "status"}, {"status", 503}, {"retry_after", 1}, {"skip", 4}}}}});
+  Terminal terminal({"install", repository_of("tiny-gpt-oss"), "-o", destination().string()},
+                    env());
+  EXPECT_TRUE(terminal.wait_for("%  wader-tests/tiny-gpt-oss/model.safetensors: "))
+      << terminal.seen();
+  EXPECT_TRUE(terminal.wait_for("HTTP 503; try 2 in ")) << terminal.seen();
+  EXPECT_EQ(terminal.finish(), 0) << terminal.seen();
 }
 
 TEST_F(HubInstall, WhatTheHubsOwnToolsHaveIsNotFetchedAgain) {

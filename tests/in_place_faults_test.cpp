@@ -114,7 +114,7 @@ TEST(InPlace, AChangedCheckpointIsRefused) {
   fs::resize_file(file, bytes.size() - 1);
   EXPECT_THAT(refusal(own.container), HasSubstr(name));
   fs::remove(file);
-  EXPECT_THAT(refusal(own.container), HasSubstr("model.safetensors: No such file"));
+  EXPECT_THAT(refusal(own.container), HasSubstr("model.safetensors is not there any more"));
 }
 
 // With its old size and time: only the checksum knows.

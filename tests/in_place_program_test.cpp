@@ -1,8 +1,14 @@
 // A checkpoint's directory as MODEL, as a user meets it.
+#include <sys/file.h>
+
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <thread>
 
+#include "background.h"
 #include "cli_fixture.h"
 #include "io/file.h"
 
@@ -75,6 +81,58 @@ TEST_F(Cli, WhatIsKeptOfACheckpointFollowsIt) {
   fs::rename(home_ / "whole", file);
   EXPECT_EQ(notes_of(), "");
   EXPECT_EQ(wader({"rm", kept.stem().string(), "--yes"}).exit_code, 0);
+}
+
+// Of several first uses at once one reads the checkpoint, and the others wait; also where it
+// changed.
+TEST_F(Cli, FirstUsesAtOnceTakeTurns) {
+  const fs::path copy = home_ / "shared", models = home_ / "at-once";
+  fs::copy(kSource + "/models/demo", copy, fs::copy_options::recursive);
+  const std::map<std::string, std::string> env = {{"WADER_HOME", models},
+                                                  {"XDG_STATE_HOME", home_ / "state"}};
+  using Runs = std::vector<std::unique_ptr<Background>>;
+  const auto start = [&] {
+    Runs runs;
+    for (int i = 0; i < 4; ++i)
+      runs.push_back(
+          std::make_unique<Background>(std::vector<std::string>{"info", copy.string()}, env,
+                                       home_ / ("at-once" + std::to_string(i) + ".log")));
+    return runs;
+  };
+  const auto saying = [](const Runs& runs, const std::string& text) {
+    return std::count_if(runs.begin(), runs.end(), [&](const auto& run) {
+      return run->output().find(text) != std::string::npos;
+    });
+  };
+  const auto expect_one_reader = [&](const Runs& runs) {
+    for (const auto& run : runs) EXPECT_EQ(run->wait(), 0) << run->output();
+    EXPECT_EQ(saying(runs, "reading it once"), 1);
+  };
+  // Only what is made is left.
+  const auto name_of_it = [&] {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(models))
+      names.push_back(entry.path().filename().string());
+    EXPECT_EQ(names.size(), 1u) << ::testing::PrintToString(names);
+    return names.at(0);
+  };
+  expect_one_reader(start());
+  const std::string name = name_of_it();
+  EXPECT_THAT(name, StartsWith("shared-in-place-"));
+
+  // Behind one that takes its time, all of them wait.
+  std::ofstream(copy / "config.json", std::ios::app) << "\n";
+  File lock = File::open(models / ("." + name + ".reading"), File::Mode::update).value();
+  ASSERT_EQ(flock(lock.fd(), LOCK_EX | LOCK_NB), 0);
+  const Runs runs = start();
+  const std::string note = "another wader is reading " + copy.string();
+  for (int i = 0; i < 6000 && saying(runs, note) < 4; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(saying(runs, note), 4);
+  EXPECT_EQ(saying(runs, "reading it once"), 0);
+  lock = File();
+  expect_one_reader(runs);
+  EXPECT_EQ(name_of_it(), name);
 }
 
 TEST_F(Cli, AllThatUsesAModelUsesACheckpoint) {

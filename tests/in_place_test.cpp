@@ -103,7 +103,7 @@ TEST(InPlace, ARecordMayStandInSeveralFiles) {
     }
   fs::remove(checkpoint / "model-00002-of-00003.safetensors");
   EXPECT_THAT(refusal(container.directory()),
-              HasSubstr("model-00002-of-00003.safetensors: No such file"));
+              HasSubstr("model-00002-of-00003.safetensors is not there any more"));
   const auto again = make_in_place(checkpoint, scratch_directory() / "without.wader");
   ASSERT_FALSE(again.ok());
   EXPECT_THAT(again.error().message, HasSubstr("model-00002-of-00003.safetensors"));

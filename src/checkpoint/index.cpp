@@ -118,7 +118,7 @@ Result<ShardSet> shards_of_index(const SourceTree& tree) {
   if (!index.ok()) return std::move(index).error().within(where);
   for (const std::string& file : index->files) {
     if (Status status = tree.check(file); !status.ok()) {
-      if (status.error().code == ErrorCode::not_found)
+      if (!tree.has(file))
         return not_found_error("{} lists {}, which is not there", where, in_quotes(file));
       return std::move(status).error().within(where);
     }
@@ -178,13 +178,23 @@ Status check_stays_inside(const fs::path& directory, std::string_view name) {
   const fs::path base = fs::canonical(directory, error);
   if (error) return errno_error(error.value(), directory.string());
   const fs::path target = fs::canonical(base / name, error);
-  if (error) return errno_error(error.value(), (directory / name).string());
+  if (error) {
+    const int number = error.value();
+    const fs::path leads_to = fs::read_symlink(base / name, error);
+    if (error) return errno_error(number, (directory / name).string());
+    return not_found_error("{} is a link to {}, which cannot be reached ({}): get the file again",
+                           (directory / name).string(), in_quotes(leads_to.string()),
+                           std::generic_category().message(number));
+  }
   if (is_below(target, base)) return {};
   const bool cached = base.parent_path().filename() == "snapshots" &&
                       target.parent_path() == base.parent_path().parent_path() / "blobs";
   if (cached) return {};
-  return invalid_argument_error("{} is a link to {}, outside the checkpoint",
-                                (directory / name).string(), in_quotes(target.string()));
+  return invalid_argument_error(
+      "{} is a link to {}, outside the checkpoint: put the file itself there, or give the "
+      "directory "
+      "that it is in",
+      (directory / name).string(), in_quotes(target.string()));
 }
 
 Result<ShardSet> find_shards(const SourceTree& tree) {

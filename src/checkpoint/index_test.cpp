@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint_testing.h"
+#include "checkpoint/source_tree.h"
 
 namespace wader {
 namespace {
@@ -110,6 +111,7 @@ TEST(FindShards, LinksMayNotLeadOutside) {
   ASSERT_FALSE(shards.ok());
   EXPECT_EQ(shards.error().code, ErrorCode::invalid_argument);
   EXPECT_THAT(shards.error().message, HasSubstr("link.safetensors is a link to"));
+  EXPECT_THAT(shards.error().message, HasSubstr("give the directory that it is in"));
 
   // Inside is fine, and the folder itself may be reached through a link.
   fs::remove(directory.path() / "m" / "link.safetensors");
@@ -128,6 +130,31 @@ TEST(FindShards, LinksMayNotLeadOutside) {
             ErrorCode::invalid_argument);
 }
 
+// Links of a download that was cut, a loop, and links to what is no file.
+TEST(FindShards, LinksThatLeadNowhere) {
+  TempDirectory directory;
+  const fs::path model = directory.path() / "m", link = model / "link.safetensors";
+  directory.write("m/model.safetensors.index.json", index_of("link.safetensors"));
+  directory.write("m/folder/x", "x");
+  for (const char* target : {"gone.safetensors", "../gone.safetensors", "link.safetensors"}) {
+    fs::create_symlink(target, link);
+    const auto shards = find_shards(model);
+    ASSERT_FALSE(shards.ok()) << target;
+    EXPECT_EQ(shards.error().code, ErrorCode::not_found) << target;
+    EXPECT_THAT(shards.error().message,
+                HasSubstr(fmt::format("link.safetensors is a link to '{}', which", target)));
+    EXPECT_THAT(shards.error().message, HasSubstr("get the file again"));
+    fs::remove(link);
+  }
+  // A shard's name that is a folder is inside the checkpoint; opening it says what it is.
+  fs::create_symlink("folder", link);
+  ASSERT_TRUE(find_shards(model).ok());
+  const auto opened = DirectoryTree(model).open("link.safetensors");
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(opened.error().message, HasSubstr("link.safetensors is a directory"));
+}
+
 TEST(FindShards, HuggingFaceCacheLayout) {
   TempDirectory directory;
   const std::string model = "models--org--name/";
@@ -139,6 +166,12 @@ TEST(FindShards, HuggingFaceCacheLayout) {
   const auto shards = find_shards(snapshot);
   ASSERT_TRUE(shards.ok()) << shards.error().message;
   EXPECT_THAT(shards->files, ElementsAre("model.safetensors"));
+
+  // A blob that was pruned, or is not there yet.
+  fs::remove(snapshot / "model.safetensors");
+  fs::create_symlink("../../blobs/4567", snapshot / "model.safetensors");
+  EXPECT_THAT(find_shards(snapshot).error().message,
+              HasSubstr("model.safetensors is a link to '../../blobs/4567', which"));
 
   // Another blobs folder is outside, and so is the rest of the cache.
   fs::remove(snapshot / "model.safetensors");

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -94,6 +95,21 @@ void show_status(std::string_view text) {
   status_shown = !text.empty();
 }
 
+void show_waiting(std::string_view why) {
+  if (errors_are_terminal()) {
+    if (!why.empty()) show_status(terminal_safe_line(std::string(why)));
+    return;
+  }
+  static std::string last;
+  static std::optional<std::chrono::steady_clock::time_point> last_at;
+  const auto now = std::chrono::steady_clock::now();
+  if (why == last || (!why.empty() && last_at && now - *last_at < std::chrono::seconds(10))) return;
+  last = why;
+  if (why.empty()) return;
+  last_at = now;
+  print_note(why);
+}
+
 bool input_is_terminal() {
   return isatty(STDIN_FILENO) == 1;
 }
@@ -172,10 +188,12 @@ void draw(ProgressState& state, const Progress& progress) {
   if (!new_phase && !finished && now - state.last_drawn < std::chrono::milliseconds(100)) return;
   state.last_drawn = now;
   if (state.style == ProgressStyle::json) {
-    print_json({{"event", "progress"},
-                {"phase", state.phase},
-                {"done_bytes", progress.done_bytes},
-                {"total_bytes", progress.total_bytes}});
+    Json event = {{"event", "progress"},
+                  {"phase", state.phase},
+                  {"done_bytes", progress.done_bytes},
+                  {"total_bytes", progress.total_bytes}};
+    if (!progress.note.empty()) event["note"] = progress.note;
+    print_json(event);
     flush_output();
     return;
   }
@@ -184,6 +202,7 @@ void draw(ProgressState& state, const Progress& progress) {
       print_note(fmt::format("{}, {} of {}", state.phase, format_bytes(progress.done_bytes),
                              format_bytes(progress.total_bytes)));
     }
+    show_waiting(progress.note);
     return;
   }
   const std::chrono::duration<double> elapsed = now - state.phase_start;
@@ -192,6 +211,10 @@ void draw(ProgressState& state, const Progress& progress) {
   const double rate = elapsed.count() > 0
                           ? (done - static_cast<double>(state.phase_start_bytes)) / elapsed.count()
                           : 0;
+  if (!progress.note.empty())
+    return show_status(fmt::format("{:8} {:3.0f} %  {}", state.phase,
+                                   total > 0 ? 100 * done / total : 100,
+                                   terminal_safe_line(std::string(progress.note))));
   show_status(fmt::format(
       "{:8} [{}] {:3.0f} %  {} of {}  {}{}", state.phase, bar(total > 0 ? done / total : 1, 30),
       total > 0 ? 100 * done / total : 100, format_bytes(progress.done_bytes),

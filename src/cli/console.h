@@ -26,6 +26,10 @@ void print_note(std::string_view text);
 // removes it.
 void show_status(std::string_view text);
 
+// Why something stands still: as show_status() on a terminal, else a line, but not the same one
+// twice and none within ten seconds of another. Empty: it goes on.
+void show_waiting(std::string_view why);
+
 bool input_is_terminal();
 bool output_is_terminal();
 bool errors_are_terminal();

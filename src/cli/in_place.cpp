@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,8 +11,11 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <span>
+#include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -51,7 +56,7 @@ std::string name_of(const fs::path& checkpoint) {
   return model_name_from(repository).substr(kPrefix.size(), kMostNameBytes);
 }
 
-enum class Kept : uint8_t { none, current, outdated };
+enum class Kept : uint8_t { none, current, outdated, damaged };
 
 // Block by block: a tokenizer of 28 MB must not count in this run's memory.
 bool same_bytes(const fs::path& one, const fs::path& other) {
@@ -79,13 +84,12 @@ bool has_same_small_files(const fs::path& checkpoint, const Container& container
          });
 }
 
-// What damage keeps from being opened is current: opening it says what it is.
 Kept what_is_kept(const fs::path& checkpoint, const fs::path& path) {
   if (!is_there(path / kManifestFile) || is_there(path / kJournalFile)) return Kept::none;
   const auto container = Container::open_to_repair(path);
-  const bool changed = container.ok() && container->in_place() &&
-                       (!check_source_files(*container->in_place()).ok() ||
-                        !has_same_small_files(checkpoint, *container));
+  if (!container.ok()) return Kept::damaged;
+  const bool changed = container->in_place() && (!check_source_files(*container->in_place()).ok() ||
+                                                 !has_same_small_files(checkpoint, *container));
   return changed ? Kept::outdated : Kept::current;
 }
 
@@ -168,6 +172,54 @@ Status install_apart(const InstallOptions& options, Kept kept) {
   return status_from(text);
 }
 
+// Held while a checkpoint is read for the first time, so that of several uses that begin at once
+// one reads it and the others wait. A file beside the container, as the container may come and go;
+// its holder removes it, or after a kill the next one. The kernel drops the lock with the process,
+// and with the child that reads, however they end.
+class FirstUse {
+ public:
+  // cancelled when interrupted meanwhile.
+  static Result<FirstUse> wait(const fs::path& checkpoint, const fs::path& container) {
+    FirstUse lock;
+    lock.path_ =
+        container.parent_path() / fmt::format(".{}.reading", container.filename().string());
+    std::error_code error;
+    fs::create_directories(container.parent_path(), error);
+    if (error) return errno_error(error.value(), container.parent_path().string());
+    for (bool told = false;;) {
+      ASSIGN_OR_RETURN(lock.file_, File::open(lock.path_, File::Mode::update));
+      if (::flock(lock.file_.fd(), LOCK_EX | LOCK_NB) == 0) {
+        if (lock.is_named()) return lock;
+        continue;  // its holder has removed it meanwhile
+      }
+      if (errno != EWOULDBLOCK)
+        return errno_error(errno, fmt::format("cannot lock {}", lock.path_.string()));
+      if (!std::exchange(told, true))
+        print_note(fmt::format("another wader is reading {} for its first use: waiting for it",
+                               checkpoint.string()));
+      if (interrupted()) return cancelled_error("stopped");
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+  FirstUse(FirstUse&&) = default;
+  ~FirstUse() {
+    if (file_.is_open() && is_named()) ::unlink(path_.c_str());
+  }
+
+ private:
+  FirstUse() = default;
+  // Whether the file that we hold is the one that others find.
+  bool is_named() const {
+    struct stat held {
+    }, named{};
+    return ::fstat(file_.fd(), &held) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+           held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  }
+
+  fs::path path_;
+  File file_;
+};
+
 }  // namespace
 
 bool is_checkpoint(const fs::path& path) {
@@ -191,13 +243,16 @@ Result<fs::path> in_place_path(const fs::path& checkpoint) {
 
 Result<fs::path> in_place_container(const fs::path& checkpoint) {
   ASSIGN_OR_RETURN(const fs::path path, in_place_path(checkpoint));
+  if (what_is_kept(checkpoint, path) == Kept::current) return path;
+  watch_interrupts();
+  ASSIGN_OR_RETURN(const FirstUse alone, FirstUse::wait(checkpoint, path));
   const Kept kept = what_is_kept(checkpoint, path);
-  if (kept == Kept::current) return path;
+  // Whoever opens what is damaged is told how; before we were alone it may have been half gone.
+  if (kept == Kept::current || kept == Kept::damaged) return path;
   InstallOptions options;
   options.source = checkpoint;
   options.destination = path;
   options.in_place = true;
-  watch_interrupts();
   if (Status made = install_apart(options, kept); !made.ok()) {
     Error failure = not_usage(std::move(made).error());
     if (failure.code == ErrorCode::cancelled)

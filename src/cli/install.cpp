@@ -16,6 +16,7 @@
 #include "cli/options.h"
 #include "cli/report.h"
 #include "cli/text.h"
+#include "container/journal.h"
 #include "container/manifest.h"
 #include "install/hub_source.h"
 #include "install/hub_tree.h"
@@ -59,6 +60,10 @@ Result<InstallOptions> install_options(const Args& args) {
   if (args.has("--output") && args.text("--output").empty()) {
     return invalid_argument_error("--output must name a directory");
   }
+  if (args.has("--dry-run") && args.has("--repair"))
+    return invalid_argument_error(
+        "--dry-run says what an install would do, and --repair mends one that is done: give one of "
+        "them");
   std::error_code error;
   const bool local = fs::exists(options.source, error);
   if (!local && !is_model_of_hub(args.operand(0))) {
@@ -134,8 +139,8 @@ void print_report(const InstallReport& report, bool from_hub) {
 }
 
 // While the hub is asked, before there is any progress to show.
-bool show_waiting(std::string_view note) {
-  if (!note.empty()) show_status(terminal_safe_line(std::string(note)));
+bool may_ask_on(std::string_view note) {
+  show_waiting(note);
   return !interrupted().load();
 }
 
@@ -147,7 +152,7 @@ Status open_source(const Args& args, const std::string& revision, InstallOptions
         fs::is_directory(options.source, error) ? options.source : options.source.parent_path()));
   ASSIGN_OR_RETURN(const HubSettings settings, hub_settings_from_environment());
   ASSIGN_OR_RETURN(HubSource source,
-                   find_hub_source(settings, args.operand(0), revision, hub_cache(), show_waiting));
+                   find_hub_source(settings, args.operand(0), revision, hub_cache(), may_ask_on));
   show_status("");
   if (!source.note.empty()) print_note(source.note);
   if (source.session == nullptr) {
@@ -249,6 +254,16 @@ std::string wanted_revision(const Args& args, const InstallOptions& options) {
              : "main";
 }
 
+// What a stopped install left, if it had come to leave anything.
+Error stopped_error(const fs::path& destination) {
+  std::error_code error;
+  if (!fs::exists(destination / kJournalFile, error))
+    return cancelled_error("stopped\nnothing was written");
+  return cancelled_error(
+      "stopped\n{} is unfinished; the same command continues, wader rm deletes it",
+      destination.string());
+}
+
 Json report_json(const InstallReport& report, bool from_hub) {
   Json json = {{"event", "report"},
                {"container", report.container.string()},
@@ -274,9 +289,12 @@ Json report_json(const InstallReport& report, bool from_hub) {
 Result<int> run_install(const Args& args) {
   ASSIGN_OR_RETURN(InstallOptions options, install_options(args));
   const bool json = args.has("--json");
+  // Before the hub is asked for anything.
+  if (!args.has("--repair")) RETURN_IF_ERROR(check_destination(options.destination));
   watch_interrupts();
   if (Status opened = open_source(args, wanted_revision(args, options), options); !opened.ok()) {
     show_status("");
+    if (opened.error().code == ErrorCode::cancelled) return stopped_error(options.destination);
     return not_usage(std::move(opened).error());
   }
   if (args.has("--dry-run")) {
@@ -294,12 +312,7 @@ Result<int> run_install(const Args& args) {
   show_status("");
   if (!report.ok()) {
     Error error = not_usage(std::move(report).error());
-    if (error.code == ErrorCode::cancelled) {
-      error.message =
-          fmt::format("stopped\n{} is unfinished; the same command continues, wader rm deletes it",
-                      options.destination.string());
-    }
-    return error;
+    return error.code == ErrorCode::cancelled ? stopped_error(options.destination) : error;
   }
   if (json)
     print_json(report_json(*report, options.hub != nullptr));

@@ -17,6 +17,8 @@ std::string_view state_name(InstalledModel::State state) {
       return "unfinished";
     case InstalledModel::State::damaged:
       return "damaged";
+    case InstalledModel::State::stale:
+      return "stale";
   }
   UNREACHABLE("no such case");
 }
@@ -29,7 +31,8 @@ std::string formats_of(const InstalledModel& model) {
 // On one line.
 std::string state_of(const InstalledModel& model) {
   std::string state(state_name(model.state));
-  if (!model.problem.empty()) return fmt::format("{}: {}", state, model.problem);
+  if (!model.problem.empty())
+    return fmt::format("{}: {}", state, terminal_safe_line(model.problem));
   if (!model.in_place.empty())
     return fmt::format("{}, experts in place in {}", state, terminal_safe_line(model.in_place));
   return state;

@@ -159,6 +159,11 @@ Status check_source_files(const InPlaceSource& source) {
   for (const SourceFile& known : source.files) {
     const fs::path path = source.directory / known.name;
     auto now = look_at_source(path);
+    if (!now.ok() && now.error().code == ErrorCode::not_found)
+      return not_found_error(
+          "{} is not there any more, and its experts are used in place: put it back, or give the "
+          "checkpoint's directory as MODEL where it is now",
+          path.string());
     if (!now.ok())
       return std::move(now).error().within("the checkpoint whose experts are used in place");
     now->name = known.name;

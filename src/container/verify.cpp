@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/thread.h"
 #include "container/container.h"
 #include "container/digest_file.h"
 #include "container/manifest.h"
@@ -319,8 +320,11 @@ class Verifier {
     const size_t threads = std::min<size_t>(kThreads, jobs_.size());
     std::vector<std::thread> others;
     std::vector<Status> ended(std::max<size_t>(threads, 1));
-    for (size_t n = 1; n < threads; ++n)
-      others.emplace_back([this, &ended, n] { ended[n] = work(); });
+    for (size_t n = 1; n < threads; ++n) {
+      auto other = start_thread([this, &ended, n] { ended[n] = work(); });
+      if (!other.ok()) break;  // it works with those it has
+      others.push_back(*std::move(other));
+    }
     if (threads > 0) ended[0] = work();
     for (std::thread& thread : others) thread.join();
     for (Status& status : ended) RETURN_IF_ERROR(std::move(status));

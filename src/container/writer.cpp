@@ -255,10 +255,15 @@ Status ContainerWriter::append_expert_later(std::span<const std::byte> record) {
   CHECK(file_.is_open() != plan_.in_place.has_value() && record.size() == stride &&
         digests_.size() < plan_.manifest.spec.experts);
   const uint64_t offset = expert_at(layer_, digests_.size()) * stride;
-  pending_ = std::async(std::launch::async, [this, offset, record]() -> Result<uint64_t> {
+  const auto write = [this, offset, record]() -> Result<uint64_t> {
     if (!plan_.in_place) RETURN_IF_ERROR(write_record(offset, record));
     return record_digest(record);
-  });
+  };
+  try {
+    pending_ = std::async(std::launch::async, write);
+  } catch (const std::system_error&) {  // no thread to be had: it is written when it is waited for
+    pending_ = std::async(std::launch::deferred, write);
+  }
   if (plan_.in_place) return {};  // nothing that a later run could read back and go on from
   unkept_bytes_ += stride;
   unsynced_bytes_ += stride;

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "base/no_threads_testing.h"
 #include "container/container_testing.h"
 
 namespace wader {
@@ -84,6 +85,14 @@ TEST_F(WriterTest, AFinishedFileThatIsGoneOrCutIsWrittenAgain) {
   EXPECT_FALSE(writer.layer_finished(0));
   EXPECT_FALSE(writer.layer_finished(1));
   expect_finishes_whole(std::move(writer));
+}
+
+TEST_F(WriterTest, WithoutThreadsItIsOnlySlower) {
+  const testing::NoThreads none;
+  expect_finishes_whole(must_open());
+  const auto report = verify_container(*Container::open(directory_), {});
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_TRUE(report->problems.empty());
 }
 
 // Whatever of the journal a power cut leaves, what follows the last whole line did not happen.

@@ -15,6 +15,31 @@ namespace wader {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+bool is_inside(const fs::path& path, const fs::path& directory) {
+  const fs::path relative = path.lexically_relative(directory);
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+}  // namespace
+
+Status check_apart(const fs::path& source, const fs::path& destination) {
+  std::error_code error;
+  const fs::path from = fs::weakly_canonical(source, error);
+  if (error) return errno_error(error.value(), source.string());
+  const fs::path to = fs::weakly_canonical(destination, error);
+  if (error) return errno_error(error.value(), destination.string());
+  if (is_inside(from, to))
+    return invalid_argument_error("the source {} lies in the destination {}", source.string(),
+                                  destination.string());
+  for (fs::path above = to.parent_path(); above.has_relative_path(); above = above.parent_path())
+    if (fs::exists(above / kManifestFile, error) || fs::exists(above / kJournalFile, error))
+      return invalid_argument_error("{} lies in the container {}; choose a place outside of it",
+                                    destination.string(), above.string());
+  return {};
+}
+
 uint64_t held_bytes(const fs::path& destination, const InstallPlan& plan) {
   uint64_t bytes = 0;
   struct stat info {};

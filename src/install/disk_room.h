@@ -1,4 +1,4 @@
-// Whether a container finds room on its disk.
+// Whether a container may stand where it is to be, and finds room on its disk.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,10 @@
 #include "install/plan.h"
 
 namespace wader {
+
+// invalid_argument where the source lies in what is about to be written, or the destination in a
+// container. A container inside the checkpoint's directory is fine: a checkpoint is read by name.
+Status check_apart(const std::filesystem::path& source, const std::filesystem::path& destination);
 
 // Disk blocks that files of this container hold already: a resumed install needs that much less.
 uint64_t held_bytes(const std::filesystem::path& destination, const InstallPlan& plan);

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 namespace wader {
 
@@ -102,9 +103,10 @@ void FetchQueue::set_up_proofs() {
     if (chunk.uses_left == 0 && !chunk.to_hash) free_if_used(chunk, true);
 }
 
-void FetchQueue::start() {
-  hasher_ = std::thread([this] { hash_all(); });
+Status FetchQueue::start() {
+  ASSIGN_OR_RETURN(hasher_, start_thread([this] { hash_all(); }));
   client_.post([this] { pump(); });
+  return {};
 }
 
 std::span<std::byte> FetchQueue::memory(Chunk& chunk) {

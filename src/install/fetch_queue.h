@@ -42,7 +42,7 @@ class FetchQueue {
              uint64_t ahead_bytes);
   ~FetchQueue();
 
-  void start();
+  Status start();
   // Whether this is the next read of the plan; if not, the caller gets it elsewhere.
   bool is_next(const SourceRange& range) const;
   // The next read of the plan: waits until it is there. An error, too, when a file turns out to

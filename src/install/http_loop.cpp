@@ -12,6 +12,7 @@
 
 #include "base/ascii.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "base/units.h"
 #include "install/curl_library.h"
 
@@ -110,6 +111,10 @@ std::string fault_text(CURLcode code, const Transfer& transfer, const HttpSettin
                        settings.stall_time.count());
   if (code == CURLE_PARTIAL_FILE || code == CURLE_GOT_NOTHING || code == CURLE_RECV_ERROR)
     return "the connection was cut";
+  // libcurl quotes the address of a proxy that it cannot take, and there may be a password in it.
+  const std::string_view text = transfer.error;
+  if (text.find('@') != text.npos && text.find("proxy") != text.npos)
+    return "the proxy that https_proxy, http_proxy or all_proxy names cannot be used";
   return transfer.error[0] != '\0' ? transfer.error : curl().easy_strerror(code);
 }
 
@@ -191,7 +196,12 @@ Result<std::unique_ptr<HttpLoop>> HttpLoop::create(const HttpSettings& settings)
   state->settings = settings;
   state->multi = curl().multi_init();
   if (state->multi == nullptr) return over_budget_error("libcurl has no memory");
-  state->thread = std::thread([s = state.get()] { s->run(); });
+  auto thread = start_thread([s = state.get()] { s->run(); });
+  if (!thread.ok()) {
+    curl().multi_cleanup(state->multi);
+    return std::move(thread).error();
+  }
+  state->thread = *std::move(thread);
   return std::unique_ptr<HttpLoop>(new HttpLoop(std::move(state)));
 }
 
@@ -256,6 +266,9 @@ void HttpLoop::start(HttpTransfer request) {
     t.headers = curl().slist_append(
         t.headers, fmt::format("Authorization: Bearer {}", t.request.bearer_token).c_str());
   set(CURLOPT_HTTPHEADER, t.headers);
+  // A proxy elsewhere cannot reach this machine's own addresses, and would be shown the token.
+  const auto origin = url_origin(t.request.url);
+  if (origin.ok() && is_this_machine(*origin)) set(CURLOPT_PROXY, "");
   set(CURLOPT_HEADERFUNCTION, &on_header);
   set(CURLOPT_HEADERDATA, &t);
   set(CURLOPT_WRITEFUNCTION, &on_body);

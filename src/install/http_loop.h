@@ -1,7 +1,7 @@
 // HttpLoop: HTTP GETs by libcurl, many at a time, in one thread of its own. It knows nothing of the
 // hub: no redirect is followed, nothing is tried again. Callbacks run in the loop's thread, one at
 // a time, and must not block. Proxies come from the environment (https_proxy, no_proxy, …), as curl
-// takes them; certificates are checked.
+// takes them, but for this machine's own addresses; certificates are checked.
 #pragma once
 
 #include <chrono>

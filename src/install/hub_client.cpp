@@ -78,7 +78,10 @@ Result<std::unique_ptr<HubClient>> HubClient::create(HubSettings settings, std::
   while (settings.endpoint.ends_with('/')) settings.endpoint.pop_back();
   std::unique_ptr<HubClient> client(new HubClient(std::move(settings), std::move(repository)));
   ASSIGN_OR_RETURN(client->origin_, url_origin(client->settings_.endpoint));
-  if (!is_safe_for_token(client->origin_)) client->settings_.token.clear();
+  if (!is_safe_for_token(client->origin_)) {
+    client->keeps_token_ = !client->settings_.token.empty();
+    client->settings_.token.clear();
+  }
   ASSIGN_OR_RETURN(client->loop_, HttpLoop::create(client->settings_.http));
   return client;
 }
@@ -89,7 +92,7 @@ Status HubClient::open(const std::string& revision) {
   revision_ = revision;
   const std::string api =
       fmt::format("{}/api/models/{}", settings_.endpoint, percent_encode(repository_));
-  const std::string info = fmt::format("{}/revision/{}", api, percent_encode(revision));
+  const std::string info = fmt::format("{}/revision/{}", api, percent_encode(revision, false));
   const auto get_commit = [&]() -> Status {
     ASSIGN_OR_RETURN(const std::string text, get_text(info, kMaxApiBytes, nullptr));
     ASSIGN_OR_RETURN(const Json json, parse_json(text, fmt::format("{} of the hub", repository_)));
@@ -140,10 +143,14 @@ Status HubClient::again_while_bad(const std::function<Status()>& get) {
     const auto delay = schedule.next(std::nullopt, 0);
     // The hub means it, and it stays so: no use to ask more than a few times.
     if (!delay || schedule.failures() >= kMaxBadTexts) return status;
-    for (const auto end = Clock::now() + *delay; Clock::now() < end;) {
+    note_retry(schedule, status.error(), *delay);
+    Status waits;
+    for (const auto end = Clock::now() + *delay; waits.ok() && Clock::now() < end;) {
       std::this_thread::sleep_for(milliseconds(20));
-      RETURN_IF_ERROR(may_wait());
+      waits = may_wait();
     }
+    drop_note(schedule);
+    RETURN_IF_ERROR(waits);
   }
 }
 
@@ -186,15 +193,21 @@ Status HubClient::may_wait() const {
   {
     const std::lock_guard lock(mutex_);
     wait = wait_;
-    note = note_;
+    if (!notes_.empty()) note = notes_.begin()->second;
   }
   if (wait && !wait(note)) return cancelled_error("stopped; run it again to continue");
   return {};
 }
 
-void HubClient::set_note(std::string note) {
+void HubClient::note_retry(const RetrySchedule& schedule, const Error& error, milliseconds delay) {
   const std::lock_guard lock(mutex_);
-  note_ = std::move(note);
+  notes_[&schedule] = fmt::format("{}; try {} in {:.0f} s", error.message, schedule.failures() + 1,
+                                  std::max(1.0, static_cast<double>(delay.count()) / 1000));
+}
+
+void HubClient::drop_note(const RetrySchedule& schedule) {
+  const std::lock_guard lock(mutex_);
+  notes_.erase(&schedule);
 }
 
 namespace {
@@ -310,6 +323,7 @@ HubRequest HubClient::request_of(const Job& job) const {
   request.revision = revision_;
   request.endpoint = settings_.endpoint;
   request.has_token = !settings_.token.empty();
+  request.keeps_token = keeps_token_;
   request.at_endpoint = !job.strayed;
   request.commit = commit_;
   if (!job.fetch) return request;
@@ -359,6 +373,7 @@ bool HubClient::take_headers(Job& job, const HubAnswer& answer) {
   const HubRequest request = request_of(job);
   job.judgement = judge(request, answer, std::time(nullptr));
   if (job.judgement.verdict != Verdict::take) return false;
+  drop_note(job.schedule);
   job.skip_bytes = job.judgement.skip_bytes;
   if (!job.fetch) {
     job.text.clear();
@@ -415,7 +430,7 @@ void HubClient::end_transfer(std::shared_ptr<Job> job, const HubAnswer& answer) 
   const bool whole = job->fetch ? job->fetch->received == job->fetch->into.size() : true;
   if (job->judgement.verdict == Verdict::take) {
     if (whole && (answer.fault.empty() || job->enough)) {
-      set_note("");
+      drop_note(job->schedule);
       return job->fetch ? job->fetch->done({}) : job->text_done({});
     }
     HubAnswer broken = answer;
@@ -447,6 +462,7 @@ void HubClient::follow(std::shared_ptr<Job> job, const HubAnswer& answer) {
 
 void HubClient::try_again(std::shared_ptr<Job> job, const Judgement& judgement) {
   const auto fail = [&](Error error) {
+    drop_note(job->schedule);
     job->fetch ? job->fetch->done(std::move(error)) : job->text_done(std::move(error));
   };
   job->redirects = 0;
@@ -466,8 +482,7 @@ void HubClient::try_again(std::shared_ptr<Job> job, const Judgement& judgement) 
   // A link that fails may be the reason, whatever the failure looks like.
   if (job->fetch && (judgement.verdict == Verdict::renew || job->schedule.failures() > 1))
     links_[job->fetch->file].url.clear();
-  set_note(fmt::format("{}; again in {:.0f} s", judgement.error.message,
-                       std::max(1.0, static_cast<double>(delay->count()) / 1000)));
+  note_retry(job->schedule, judgement.error, *delay);
   // All connections together: more requests would only make the block longer.
   if (judgement.verdict == Verdict::wait)
     paused_until_ = std::max(paused_until_, Clock::now() + *delay);

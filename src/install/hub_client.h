@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -125,9 +126,12 @@ class HubClient {
   void end_transfer(std::shared_ptr<Job> job, const HubAnswer& answer);
   void try_again(std::shared_ptr<Job> job, const Judgement& judgement);
   void follow(std::shared_ptr<Job> job, const HubAnswer& answer);
-  void set_note(std::string note);
+  void note_retry(const RetrySchedule& schedule, const Error& error,
+                  std::chrono::milliseconds delay);
+  void drop_note(const RetrySchedule& schedule);
 
   HubSettings settings_;
+  bool keeps_token_ = false;  // HubRequest::keeps_token
   std::string repository_, origin_, revision_, commit_;
   std::vector<HubFile> files_;
   std::vector<Link> links_;  // loop's thread, as paused_until_
@@ -138,8 +142,8 @@ class HubClient {
 
   mutable std::mutex mutex_;
   HubWait wait_;
-  std::string note_;
-  std::unique_ptr<HttpLoop> loop_;  // last: its thread uses the others
+  std::map<const RetrySchedule*, std::string> notes_;  // of those that wait for their next try
+  std::unique_ptr<HttpLoop> loop_;                     // last: its thread uses the others
 };
 
 }  // namespace wader

@@ -53,6 +53,20 @@ Result<std::string> find_token() {
   return token;
 }
 
+// The address itself is in no message: it may hold a password.
+Status check_endpoint(const std::string& endpoint) {
+  const auto origin = url_origin(endpoint);
+  if (endpoint.find('@') != endpoint.npos)
+    return invalid_argument_error(
+        "HF_ENDPOINT has a user or password in it: give the address without them, and a token in "
+        "HF_TOKEN");
+  if (!origin.ok() && origin.error().code != ErrorCode::invalid_argument) return origin.error();
+  if (!origin.ok() || endpoint.find_first_of("?# ") != endpoint.npos)
+    return invalid_argument_error(
+        "HF_ENDPOINT is no http or https address of a hub, as https://huggingface.co is one");
+  return {};
+}
+
 }  // namespace
 
 fs::path hub_home() {
@@ -73,7 +87,7 @@ Result<HubSettings> hub_settings_from_environment() {
   HubSettings settings;
   if (const std::string endpoint = variable("HF_ENDPOINT"); !endpoint.empty())
     settings.endpoint = endpoint;
-  ASSIGN_OR_RETURN([[maybe_unused]] const std::string origin, url_origin(settings.endpoint));
+  RETURN_IF_ERROR(check_endpoint(settings.endpoint));
   ASSIGN_OR_RETURN(settings.token, find_token());
   ASSIGN_OR_RETURN(settings.connections,
                    number("WADER_HUB_CONNECTIONS", 1, 64, settings.connections));

@@ -96,6 +96,12 @@ Judgement again(Verdict verdict, Error error) {
   return {verdict, std::move(error)};
 }
 
+std::string_view way_to_a_token(const HubRequest& request) {
+  return request.keeps_token ? "the token is not sent, as plain http would show it to others; "
+                               "HF_ENDPOINT must be https"
+                             : "set HF_TOKEN to an access token";
+}
+
 // 401, 403 and 404 of the hub itself, each in a line that says what to do.
 Judgement judge_refusal(const HubRequest& request, const HubAnswer& answer) {
   const std::string& id = request.repository;
@@ -106,24 +112,24 @@ Judgement judge_refusal(const HubRequest& request, const HubAnswer& answer) {
             ? invalid_argument_error("{} is gated and the token has no access to it: accept "
                                      "its licence at {}, or use another token",
                                      id, where)
-            : invalid_argument_error("{} is gated: accept its licence at {}, then set "
-                                     "HF_TOKEN to an access token",
-                                     id, where));
+            : invalid_argument_error("{} is gated: accept its licence at {}, then {}", id, where,
+                                     way_to_a_token(request)));
   if (answer.error_code == "RevisionNotFound")
     return stop(not_found_error("{} has no revision '{}'", id, request.revision));
   if (answer.error_code == "EntryNotFound")
     return stop(not_found_error("{} has no file {} at {}", id, request.name, request.revision));
   if (answer.error_code == "RepoNotFound" || answer.status == 404)
-    return stop(not_found_error(
-        "{} has no model {}, or it is private and {}", request.endpoint, id,
-        request.has_token ? "the token has no access to it" : "needs a token in HF_TOKEN"));
+    return stop(not_found_error("{} has no model {}, or it is private and {}", request.endpoint, id,
+                                request.has_token
+                                    ? "the token has no access to it"
+                                    : fmt::format("needs a token: {}", way_to_a_token(request))));
   if (request.has_token)
     return stop(invalid_argument_error(
         "{} refused the token for {} (HTTP {}{}{}): is it still valid?", request.endpoint, id,
         answer.status, answer.error_message.empty() ? "" : ", ",
         server_words(answer.error_message)));
-  return stop(invalid_argument_error("{} wants a token for {} (HTTP {}): set HF_TOKEN",
-                                     request.endpoint, id, answer.status));
+  return stop(invalid_argument_error("{} wants a token for {} (HTTP {}): {}", request.endpoint, id,
+                                     answer.status, way_to_a_token(request)));
 }
 
 Judgement judge_failure(const HubRequest& request, const HubAnswer& answer, int64_t now_unix) {
@@ -220,10 +226,10 @@ bool is_commit(std::string_view text) {
   return is_hex(text, 40);
 }
 
-std::string percent_encode(std::string_view path) {
+std::string percent_encode(std::string_view text, bool keep_slashes) {
   std::string out;
-  for (const char c : path) {
-    if (is_word(c) || c == '-' || c == '.' || c == '~' || c == '/')
+  for (const char c : text) {
+    if (is_word(c) || c == '-' || c == '.' || c == '~' || (c == '/' && keep_slashes))
       out += c;
     else
       out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
@@ -236,6 +242,9 @@ Result<std::string> url_origin(std::string_view text) {
   const Url url = parse_url(text);
   const std::string scheme = url ? url_part(url, CURLUPART_SCHEME) : "";
   const std::string host = url ? url_part(url, CURLUPART_HOST) : "";
+  // What may be a password stands in no message.
+  if (url == nullptr && text.find('@') != text.npos)
+    return invalid_argument_error("an address with a user or password in it is not taken");
   if ((scheme != "http" && scheme != "https") || host.empty())
     return invalid_argument_error("'{}' is not an http or https address", server_words(text));
   return fmt::format("{}://{}:{}", scheme, host, url_part(url, CURLUPART_PORT, CURLU_DEFAULT_PORT));
@@ -259,11 +268,16 @@ Result<std::string> follow_location(const std::string& from, const std::string& 
   return to;
 }
 
-bool is_safe_for_token(std::string_view origin) {
-  if (origin.starts_with("https://")) return true;
-  for (const std::string_view local : {"http://127.0.0.1:", "http://localhost:", "http://[::1]:"})
-    if (origin.starts_with(local)) return true;
+bool is_this_machine(std::string_view origin) {
+  const size_t host = origin.find("://");
+  if (host == origin.npos) return false;
+  for (const std::string_view local : {"127.0.0.1:", "localhost:", "[::1]:"})
+    if (origin.substr(host + 3).starts_with(local)) return true;
   return false;
+}
+
+bool is_safe_for_token(std::string_view origin) {
+  return origin.starts_with("https://") || is_this_machine(origin);
 }
 
 std::string next_page(std::string_view header) {

@@ -24,13 +24,15 @@ bool is_hub_revision(std::string_view text);
 bool is_hex(std::string_view text, size_t digits);  // small letters
 bool is_commit(std::string_view text);              // 40 hex digits
 
-// `path` for use in an address: '/' and unreserved characters stay.
-std::string percent_encode(std::string_view path);
+// `text` for use in an address: unreserved characters stay, and the slashes of a path. A revision,
+// as refs/pr/1, is one part of an address, whose slashes are encoded too.
+std::string percent_encode(std::string_view text, bool keep_slashes = true);
 // "https://huggingface.co:443": scheme, host and port in lower case. invalid_argument when `url` is
 // no http or https address or has a user in it.
 Result<std::string> url_origin(std::string_view url);
 // Where `location` leads from `url`. io when it is no address or leads from https to http.
 Result<std::string> follow_location(const std::string& url, const std::string& location);
+bool is_this_machine(std::string_view origin);  // a loopback name
 // Whether a token may travel to this origin: https, or this very machine.
 bool is_safe_for_token(std::string_view origin);
 // The address of rel="next" in a Link header; empty without one.
@@ -53,6 +55,7 @@ struct HubRequest {
   std::string repository, revision, name, endpoint;  // for messages; name empty: no file
   bool at_endpoint = true;                           // and not at the address of a redirect
   bool has_token = false;
+  bool keeps_token = false;  // there is one, but it must not travel to this endpoint
   // A range of a file of this size; nothing: the whole answer.
   struct Range {
     uint64_t offset, bytes, file_bytes;

@@ -53,6 +53,24 @@ TEST(HubRules, Origins) {
   EXPECT_FALSE(is_safe_for_token("http://mirror:80"));
 }
 
+TEST(HubRules, APasswordIsInNoMessage) {
+  for (const char* text : {"https://me:secret@hub.example", "me:secret@x", "ftp://me:secret@x"})
+    EXPECT_THAT(url_origin(text).error().message, Not(HasSubstr("secret"))) << text;
+}
+
+TEST(HubRules, Escapes) {
+  EXPECT_EQ(percent_encode("org/a b~c"), "org/a%20b~c");
+  EXPECT_EQ(percent_encode("refs/pr/1", false), "refs%2Fpr%2F1");
+}
+
+TEST(HubRules, ThisMachine) {
+  for (const char* url : {"http://127.0.0.1", "https://LOCALHOST:8", "http://[::1]:80/x"})
+    EXPECT_TRUE(is_this_machine(url_origin(url).value())) << url;
+  for (const char* url : {"http://localhost.example", "http://127.0.0.1.example",
+                          "https://hub.example/localhost:80/", "http://x/://localhost:1"})
+    EXPECT_FALSE(is_this_machine(url_origin(url).value())) << url;
+}
+
 TEST(HubRules, Redirects) {
   EXPECT_EQ(*follow_location("https://a/x/y", "/z?q=1"), "https://a/z?q=1");
   EXPECT_EQ(*follow_location("https://a/x", "https://b/c"), "https://b/c");
@@ -80,6 +98,10 @@ TEST(HubRules, RefusalsSayWhatToDo) {
   EXPECT_THAT(message(401, "RepoNotFound"), HasSubstr("HF_TOKEN"));
   EXPECT_THAT(message(404, "RevisionNotFound"), HasSubstr("no revision 'main'"));
   EXPECT_THAT(message(404, "EntryNotFound"), HasSubstr("no file model.safetensors"));
+  request.keeps_token = true;
+  for (const char* code : {"GatedRepo", "RepoNotFound", ""})
+    EXPECT_THAT(message(401, code), HasSubstr("HF_ENDPOINT must be https")) << code;
+  request.keeps_token = false;
   request.has_token = true;
   EXPECT_THAT(message(403, "GatedRepo"), HasSubstr("token has no access"));
   EXPECT_THAT(message(401, ""), HasSubstr("refused the token"));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "base/units.h"
 #include "checkpoint/index.h"
 #include "checkpoint/safetensors.h"
@@ -80,7 +81,7 @@ void HubSession::restore_proofs(const FetchPlan& plan, const FetchWindow& window
   }
 }
 
-void HubSession::start(FetchPlan plan, FetchWindow window, uint64_t ahead_bytes) {
+Status HubSession::start(FetchPlan plan, FetchWindow window, uint64_t ahead_bytes) {
   CHECK(queue_ == nullptr);
   heads_.clear();
   restore_proofs(plan, window);
@@ -106,7 +107,7 @@ void HubSession::start(FetchPlan plan, FetchWindow window, uint64_t ahead_bytes)
     proofs.push_back({file, checks_.at(file), client_->files()[file].sha256});
   queue_ = std::make_unique<FetchQueue>(*client_, std::move(plan), std::move(window),
                                         std::move(proofs), ahead_bytes);
-  queue_->start();
+  return queue_->start();
 }
 
 void HubSession::stop() {
@@ -144,8 +145,11 @@ void HubSession::fetch_headers(std::span<const uint32_t> files) {
     }
   };
   std::vector<std::thread> others;
-  for (size_t n = 1; n < std::min<size_t>(client_->settings().connections, files.size()); ++n)
-    others.emplace_back(work);
+  for (size_t n = 1; n < std::min<size_t>(client_->settings().connections, files.size()); ++n) {
+    auto other = start_thread(work);
+    if (!other.ok()) break;  // it works with those it has
+    others.push_back(*std::move(other));
+  }
   work();
   for (std::thread& thread : others) thread.join();
   for (size_t i = 0; i < files.size(); ++i)

@@ -27,7 +27,7 @@ class HubSession {
   HubClient& client() { return *client_; }
   const HubClient& client() const { return *client_; }
   // Starts to fetch ahead, and to hash what passes by. `ahead_bytes`: as FetchQueue's.
-  void start(FetchPlan plan, FetchWindow window, uint64_t ahead_bytes);
+  Status start(FetchPlan plan, FetchWindow window, uint64_t ahead_bytes);
   size_t position() const { return queue_ ? queue_->position() : 0; }
   void release(size_t position) {
     if (queue_) queue_->release(position);

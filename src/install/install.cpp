@@ -22,29 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_inside(const fs::path& path, const fs::path& directory) {
-  const fs::path relative = path.lexically_relative(directory);
-  return !relative.empty() && *relative.begin() != "..";
-}
-
-// The source may not lie in what is about to be written. A container inside the checkpoint's
-// directory is fine: a checkpoint is read by name.
-Status check_apart(const fs::path& source, const fs::path& destination) {
-  std::error_code error;
-  const fs::path from = fs::weakly_canonical(source, error);
-  if (error) return errno_error(error.value(), source.string());
-  const fs::path to = fs::weakly_canonical(destination, error);
-  if (error) return errno_error(error.value(), destination.string());
-  if (is_inside(from, to))
-    return invalid_argument_error("the source {} lies in the destination {}", source.string(),
-                                  destination.string());
-  for (fs::path above = to.parent_path(); above.has_relative_path(); above = above.parent_path())
-    if (fs::exists(above / kManifestFile, error) || fs::exists(above / kJournalFile, error))
-      return invalid_argument_error("{} lies in the container {}; choose a place outside of it",
-                                    destination.string(), above.string());
-  return {};
-}
-
 uint64_t weight_bytes(const Manifest& manifest) {
   return manifest.trunk_bytes() + manifest.expert_bytes();
 }
@@ -172,10 +149,12 @@ Status forget_refuted(const InstallPlan& plan, ContainerWriter& writer) {
   return {};
 }
 
-// What the caller can do about an install that stopped half-way.
-Error explain(Error error, bool remote) {
+// What the caller can do about an install that stopped half-way. `begun`: it has left something to
+// continue.
+Error explain(Error error, bool remote, bool begun) {
   if (error.code == ErrorCode::io && remote)
-    error.message += "; run the same install again, it continues where it stopped";
+    error.message += begun ? "; run the same install again, it continues where it stopped"
+                           : "; run the same install again";
   if (error.code == ErrorCode::over_budget)
     error.message +=
         "; free some space and run the same install again, it continues where it stopped";
@@ -198,7 +177,7 @@ Result<InstallReport> install(const InstallOptions& options, const ProgressFn& p
   if (options.destination.empty()) return invalid_argument_error("no destination was given");
   RETURN_IF_ERROR(check_destination(options.destination));
   auto planned = make_install_plan(options);
-  if (!planned.ok()) return explain(std::move(planned).error(), options.hub != nullptr);
+  if (!planned.ok()) return explain(std::move(planned).error(), options.hub != nullptr, false);
   const InstallPlan plan = *std::move(planned);
   if (!plan.hub) RETURN_IF_ERROR(check_apart(plan.checkpoint->directory(), options.destination));
   RETURN_IF_ERROR(check_disk(options.destination, plan));
@@ -219,7 +198,7 @@ Result<InstallReport> install(const InstallOptions& options, const ProgressFn& p
       RETURN_IF_ERROR(forget_refuted(plan, writer));
     }
     if (is_final(bytes.error().code)) RETURN_IF_ERROR(writer.discard());
-    return explain(std::move(bytes).error(), plan.hub != nullptr);
+    return explain(std::move(bytes).error(), plan.hub != nullptr, true);
   }
   InstallReport report;
   report.container = options.destination;

@@ -61,7 +61,8 @@ struct InstallReport {
   std::vector<WeightFile> weight_files = {};
 };
 
-// What an install would do, found out from headers alone.
+// What an install would do, found out from headers alone. Where the destination or the source is
+// one that install() refuses, that error.
 struct InstallPreview {
   std::string source, revision;                 // as the manifest will have them
   uint64_t fetch_bytes = 0;                     // over the network; of local sources 0

@@ -76,10 +76,24 @@ InstalledModel describe(const fs::path& path) {
     model.state = InstalledModel::State::complete;
     take(container->manifest());
     if (container->in_place()) model.in_place = container->in_place()->directory.string();
-  } else {
-    model.state = InstalledModel::State::damaged;
-    model.problem = container.error().message;
+    return model;
   }
+  model.state = InstalledModel::State::damaged;
+  model.problem = container.error().message;
+  const Result<Container> kept = Container::open_to_repair(path);
+  if (!kept.ok() || !kept->in_place()) return model;
+  const Status source = check_source_files(*kept->in_place());
+  if (source.ok()) return model;
+  take(kept->manifest());
+  model.in_place = kept->in_place()->directory.string();
+  model.state = InstalledModel::State::stale;
+  model.problem =
+      directory_exists(kept->in_place()->directory)
+          ? source.error().message
+          : fmt::format(
+                "its checkpoint is not at {} any more: put it back, or use it where it is now and "
+                "`wader rm {}`",
+                model.in_place, model.name);
   return model;
 }
 

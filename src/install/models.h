@@ -16,11 +16,12 @@ namespace wader {
 Result<std::filesystem::path> models_directory();
 
 struct InstalledModel {
-  enum class State : uint8_t { complete, unfinished, damaged };
+  // stale: in place, and its checkpoint has gone or changed
+  enum class State : uint8_t { complete, unfinished, damaged, stale };
   std::string name;  // without ".wader"
   std::filesystem::path path;
   State state;
-  std::string problem;   // why it is damaged
+  std::string problem;   // why it is damaged or stale
   std::string source;    // what it was installed from; empty when the manifest cannot tell
   std::string in_place;  // the checkpoint's directory, where the experts are there
   std::string family;    // empty when the manifest cannot tell, as the formats then are

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 
+#include "container/container_testing.h"
 #include "container/journal.h"
 #include "install/install.h"
 #include "io/io_testing.h"
@@ -70,6 +72,42 @@ TEST_F(ModelsTest, ListsStates) {
   EXPECT_GT(models[1].disk_bytes, 500'000u);
   EXPECT_EQ(models[2].state, InstalledModel::State::damaged);
   EXPECT_FALSE(models[2].problem.empty());
+}
+
+// What is used in place is stale, not damaged, when its checkpoint is elsewhere or another one now.
+TEST_F(ModelsTest, SaysWhereACheckpointWas) {
+  const fs::path checkpoint = scratch_.path() / "released";
+  fs::copy(WADER_SOURCE_DIR "/tests/data/tiny-gpt-oss", checkpoint);
+  InstallOptions options;
+  options.source = checkpoint;
+  options.destination = home_ / "kept.wader";
+  options.trunk = DType::bf16;
+  options.in_place = true;
+  const auto report = install(options, {});
+  ASSERT_TRUE(report.ok()) << report.error().message;
+  const auto only = [&] { return list_models(home_).at(0); };
+  EXPECT_EQ(only().state, InstalledModel::State::complete);
+
+  fs::rename(checkpoint, scratch_.path() / "moved");
+  EXPECT_EQ(only().state, InstalledModel::State::stale);
+  EXPECT_EQ(only().problem, "its checkpoint is not at " + fs::canonical(scratch_.path()).string() +
+                                "/released any more: put it back, or use it where it is now and "
+                                "`wader rm kept`");
+  EXPECT_EQ(only().in_place, (fs::canonical(scratch_.path()) / "released").string());
+  EXPECT_EQ(only().family, "gpt_oss");
+  fs::rename(scratch_.path() / "moved", checkpoint);
+  EXPECT_EQ(only().state, InstalledModel::State::complete);
+
+  const fs::path file = checkpoint / "model.safetensors";
+  fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
+  EXPECT_EQ(only().state, InstalledModel::State::stale);
+  EXPECT_THAT(only().problem, HasSubstr("changed since its checksums were taken"));
+  fs::remove(file);
+  EXPECT_EQ(only().state, InstalledModel::State::stale);
+  EXPECT_THAT(only().problem, HasSubstr("model.safetensors is not there any more"));
+  // Damage of its own is damage.
+  testing::flip_bit(home_ / "kept.wader" / "manifest.json", 40);
+  EXPECT_EQ(only().state, InstalledModel::State::damaged);
 }
 
 TEST_F(ModelsTest, ResolvesNamesAndPaths) {

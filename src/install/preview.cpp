@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "container/journal.h"
 #include "container/manifest.h"
 #include "install/disk_room.h"
 #include "install/hub_tree.h"
@@ -30,7 +31,9 @@ Result<double> measure_rate(const InstallPlan& plan, const FetchPlan& reads) {
 }  // namespace
 
 Result<InstallPreview> preview_install(const InstallOptions& options) {
+  RETURN_IF_ERROR(check_destination(options.destination));
   ASSIGN_OR_RETURN(const InstallPlan plan, make_install_plan(options));
+  if (!plan.hub) RETURN_IF_ERROR(check_apart(plan.checkpoint->directory(), options.destination));
   const Manifest& manifest = plan.container.manifest;
   InstallPreview preview;
   preview.source = manifest.source;

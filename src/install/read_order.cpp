@@ -117,8 +117,7 @@ Status start_fetching(const InstallPlan& plan, const ContainerWriter& writer,
   const uint64_t identity = xxh3_64(json_text(plan.container.origin));
   ASSIGN_OR_RETURN(FetchWindow window,
                    FetchWindow::open(destination / kFetchFile, plan.window_bytes(), identity));
-  plan.hub->start(std::move(reads), std::move(window), plan.ahead_bytes());
-  return {};
+  return plan.hub->start(std::move(reads), std::move(window), plan.ahead_bytes());
 }
 
 }  // namespace wader

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
 import fs from 'node:fs';
+import net from 'node:net';
 import path from 'node:path';
 import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -157,6 +158,23 @@ await check('ranges', async () => {
   const etag = (await get({ Range: 'bytes=0-0' })).headers.get('etag');
   assert.equal((await get({ Range: 'bytes=5-', 'If-Range': etag })).status, 206);
   assert.equal((await get({ Range: 'bytes=5-', 'If-Range': '"other"' })).status, 200);
+});
+// Requests that come before the answer to the one before has ended, as any quick client's on one connection.
+await check('answers on one connection are whole', async () => {
+  const names = ['config.json', shard, 'config.json', 'generation_config.json'].map((name) => `/${tiny}/resolve/main/${name}`);
+  const socket = net.connect(Number(new URL(hubUrl).port), '127.0.0.1');
+  const requests = names.map((name, n) => `GET ${name} HTTP/1.1\r\nHost: hub\r\n${n === names.length - 1 ? 'Connection: close\r\n' : ''}\r\n`);
+  socket.write(requests.join(''));
+  socket.setTimeout(5000, () => socket.destroy(new Error('an answer did not end')));
+  let text = '';
+  for await (const piece of socket) text += piece;
+  const answers = text.split(/(?=HTTP\/1\.1 )/);
+  assert.equal(answers.length, names.length);
+  for (const [n, answer] of answers.entries()) {
+    const [head, body] = answer.split('\r\n\r\n');
+    assert.match(head, /^HTTP\/1\.1 30[27] /, names[n]);
+    assert.equal(body.length, Number(/^content-length: (\d+)$/im.exec(head)[1]), names[n]);
+  }
 });
 await check('a token at the CDN is refused and told', async () => {
   await stub.ask('clear', {});

@@ -80,7 +80,7 @@ function snapshot(directory, { lies = {}, tree_extra = [], tree_first = [] }) {
 
 // description: {id, dir, gated: false | "auto" | "manual", private, moved_to, allowed: [tokens let in],
 // sha: what is said instead of the true commit, info: fields laid over the model info, lies: path → fields laid over its entry
-// of the listing, tree_first and tree_extra: entries put before and behind the true listing}
+// of the listing, tree_first and tree_extra: entries put before and behind the true listing, more_refs: more names of this commit}
 export class Repository {
   constructor(description) {
     this.commits = new Map();
@@ -94,6 +94,7 @@ export class Repository {
     const commit = snapshot(this.dir, description);
     if (description.sha !== undefined) commit.sha = description.sha;
     this.commits.set(commit.sha, commit);
+    for (const ref of description.more_refs ?? []) this.refs.set(ref, commit.sha);
     this.refs.set('main', commit.sha).set('HEAD', commit.sha).set('refs/heads/main', commit.sha);
     this.modified = new Date(1_700_000_000_000 + 1000 * this.commits.size).toISOString();
   }

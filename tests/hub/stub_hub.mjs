@@ -136,8 +136,22 @@ async function control(req, res, command) {
   }
 }
 
+// Node parses the next request of a connection, and makes its response, before the one before has ended: a client that has
+// counted the Content-Length asks on at once. Until then that response has no socket to be written to, cut or reset.
+async function ownsSocket(req, res) {
+  if (res.socket !== null) return;
+  await new Promise((resolve, reject) => {
+    const gone = () => reject(new Error('closed'));
+    req.socket.once('close', gone);
+    res.once('socket', () => {
+      req.socket.off('close', gone);
+      resolve();
+    });
+  });
+}
+
 // A client that went away is no error of the stub; anything else is, and must be seen.
-const guarded = (handler) => (req, res) => handler(req, res).catch((error) => {
+const guarded = (handler) => (req, res) => ownsSocket(req, res).then(() => handler(req, res)).catch((error) => {
   if (error.message !== 'closed' && !['ERR_STREAM_DESTROYED', 'ECONNRESET', 'EPIPE'].includes(error.code)) {
     console.error(`stub: ${req.method} ${req.url}: ${error.stack}`);
     log.violations.push({ text: `the stub failed: ${error.message}`, request: -1 });
