@@ -16,6 +16,8 @@ node_packages=(nodejs npm)
 node_major_min=18
 # Tests of the kernels of 64-bit ARM: cross compiler, emulator, and GoogleTest's sources to compile for it.
 aarch64_packages=(g++-aarch64-linux-gnu qemu-user-static googletest)
+# Tests of the dashboard's pages. Ubuntu has no package of that name, but a snap: it is left to its users.
+browser_packages=(chromium)
 fuzz_packages=(clang)
 
 say() { echo "setup: $*" >&2; }
@@ -98,6 +100,15 @@ setup_build() {
   apt_install "${boost_packages[-1]}"
 }
 
+setup_browser() {
+  command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null && return
+  if apt-cache policy "${browser_packages[@]}" 2>/dev/null | grep -q '^ *Candidate: *[0-9]'; then
+    apt_install "${browser_packages[@]}"
+  else
+    say "this system has no package ${browser_packages[*]}; tests of the pages will be skipped"
+  fi
+}
+
 setup_node() {
   have_node && return
   if [[ -z $apt_updated ]]; then
@@ -130,7 +141,7 @@ setup_fuzz() {
 [[ ${WADER_SKIP_SETUP:-} != 1 ]] || exit 0
 case ${1:-} in
   build) need_apt; setup_build ;;
-  test) need_apt; setup_build; setup_node; setup_aarch64 ;;
+  test) need_apt; setup_build; setup_node; setup_browser; setup_aarch64 ;;
   fuzz) need_apt; setup_build; setup_fuzz ;;
   *) echo "usage: tools/setup.sh build|test|fuzz" >&2; exit 2 ;;
 esac

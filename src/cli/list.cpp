@@ -9,20 +9,6 @@
 namespace wader {
 namespace {
 
-std::string_view state_name(InstalledModel::State state) {
-  switch (state) {
-    case InstalledModel::State::complete:
-      return "complete";
-    case InstalledModel::State::unfinished:
-      return "unfinished";
-    case InstalledModel::State::damaged:
-      return "damaged";
-    case InstalledModel::State::stale:
-      return "stale";
-  }
-  UNREACHABLE("no such case");
-}
-
 std::string formats_of(const InstalledModel& model) {
   if (model.expert_format.empty()) return "?";
   return fmt::format("experts {}, trunk {}", model.expert_format, model.trunk_format);
@@ -38,21 +24,6 @@ std::string state_of(const InstalledModel& model) {
   return state;
 }
 
-Json to_json(const InstalledModel& model) {
-  Json json = {{"name", model.name},
-               {"path", model.path.string()},
-               {"state", state_name(model.state)},
-               {"family", model.family},
-               {"layers", model.layers},
-               {"experts", model.experts},
-               {"expert_format", model.expert_format},
-               {"trunk_format", model.trunk_format},
-               {"disk_bytes", model.disk_bytes}};
-  if (!model.in_place.empty()) json["in_place"] = model.in_place;
-  if (!model.problem.empty()) json["problem"] = model.problem;
-  return json;
-}
-
 }  // namespace
 
 Result<int> run_list(const Args& args) {
@@ -60,7 +31,7 @@ Result<int> run_list(const Args& args) {
   const std::vector<InstalledModel> models = list_models(directory);
   if (args.has("--json")) {
     Json list = Json::array();
-    for (const InstalledModel& model : models) list.push_back(to_json(model));
+    for (const InstalledModel& model : models) list.push_back(installed_model_json(model));
     print_json({{"directory", directory.string()}, {"models", list}});
     return 0;
   }

@@ -167,6 +167,12 @@ bool is_journal_text(std::string_view text) {
   return is_torn_header(text);
 }
 
+Result<Json> journal_origin(std::string_view text) {
+  ASSIGN_OR_RETURN(const Json json, unseal_json(first_line(text), kJournalFile));
+  ASSIGN_OR_RETURN(Header header, header_from_json(json));
+  return std::move(header.origin);
+}
+
 Result<File> hold_unfinished(const fs::path& directory) {
   std::error_code error;
   if (!fs::exists(directory / kJournalFile, error)) return File();

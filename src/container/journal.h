@@ -91,6 +91,8 @@ class Journal {
 
 // Whether `text` begins as a journal does, also one that a power cut left torn.
 bool is_journal_text(std::string_view text);
+// What an unfinished install is made of, by its journal: the `origin` of Journal::open().
+Result<Json> journal_origin(std::string_view text);
 
 // Holds the journal of an unfinished install, so that nobody writes to it while the result lives; a
 // closed File where there is none. already_exists while an install is running.

@@ -51,6 +51,28 @@ uint64_t disk_bytes(const fs::path& directory) {
   return blocks * 512;  // st_blocks counts 512-byte units whatever the file system
 }
 
+// Empty where it is not there.
+std::string text_of(const Json& object, std::string_view key) {
+  auto text = json_string(object, key);
+  return text.ok() ? std::move(text).value() : std::string();
+}
+
+// What an unfinished install would be called with again. The experts' format is named where both
+// their parts have it.
+void take_origin(const Json& origin, InstalledModel& model) {
+  constexpr std::string_view kHub = "hub:";  // hub:ORG/NAME@COMMIT
+  model.source = text_of(origin, "source");
+  if (model.source.starts_with(kHub))
+    model.source = model.source.substr(kHub.size(), model.source.find('@') - kHub.size());
+  model.trunk_format = text_of(origin, "trunk");
+  if (const auto layers = json_uint(origin, "layers", 0, UINT32_MAX); layers.ok())
+    model.layers = static_cast<uint32_t>(*layers);
+  const auto experts = json_member(origin, "experts");
+  if (!experts.ok() || !(*experts)->is_object()) return;
+  if (std::string format = text_of(**experts, "gate_up"); format == text_of(**experts, "down"))
+    model.expert_format = std::move(format);
+}
+
 InstalledModel describe(const fs::path& path) {
   InstalledModel model;
   model.path = path;
@@ -66,8 +88,8 @@ InstalledModel describe(const fs::path& path) {
   };
   if (entry_exists(path / kJournalFile)) {
     model.state = InstalledModel::State::unfinished;
-    if (auto text = read_text_file(path / kManifestFile, kMaxManifestBytes)) {
-      if (auto manifest = parse_manifest(*text)) take(*manifest);
+    if (const auto text = read_text_file(path / kJournalFile, kMaxManifestBytes); text.ok()) {
+      if (const auto origin = journal_origin(*text); origin.ok()) take_origin(*origin, model);
     }
     return model;
   }
@@ -182,6 +204,36 @@ std::vector<InstalledModel> list_models(const fs::path& directory) {
   std::sort(models.begin(), models.end(),
             [](const InstalledModel& a, const InstalledModel& b) { return a.name < b.name; });
   return models;
+}
+
+std::string_view state_name(InstalledModel::State state) {
+  switch (state) {
+    case InstalledModel::State::complete:
+      return "complete";
+    case InstalledModel::State::unfinished:
+      return "unfinished";
+    case InstalledModel::State::damaged:
+      return "damaged";
+    case InstalledModel::State::stale:
+      return "stale";
+  }
+  UNREACHABLE("no such case");
+}
+
+Json installed_model_json(const InstalledModel& model) {
+  Json json = {{"name", model.name},
+               {"path", model.path.string()},
+               {"state", state_name(model.state)},
+               {"source", model.source},
+               {"family", model.family},
+               {"layers", model.layers},
+               {"experts", model.experts},
+               {"expert_format", model.expert_format},
+               {"trunk_format", model.trunk_format},
+               {"disk_bytes", model.disk_bytes}};
+  if (!model.in_place.empty()) json["in_place"] = model.in_place;
+  if (!model.problem.empty()) json["problem"] = model.problem;
+  return json;
 }
 
 Result<fs::path> resolve_model(std::string_view model) {

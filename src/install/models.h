@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/result.h"
 
 namespace wader {
@@ -22,13 +23,17 @@ struct InstalledModel {
   std::filesystem::path path;
   State state;
   std::string problem;   // why it is damaged or stale
-  std::string source;    // what it was installed from; empty when the manifest cannot tell
+  std::string source;    // what it was installed from: ORG/NAME, or a directory's name or path
   std::string in_place;  // the checkpoint's directory, where the experts are there
   std::string family;    // empty when the manifest cannot tell, as the formats then are
   std::string expert_format, trunk_format;  // "affine4", "affine8 + bf16"
   uint32_t layers = 0, experts = 0;
   uint64_t disk_bytes = 0;  // blocks in use
 };
+
+std::string_view state_name(InstalledModel::State state);  // "complete"
+// As `wader list --json` and /wader/models show it.
+Json installed_model_json(const InstalledModel& model);
 
 // Every NAME.wader in `directory`, sorted by name. A directory that is not there holds none.
 std::vector<InstalledModel> list_models(const std::filesystem::path& directory);

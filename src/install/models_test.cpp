@@ -74,6 +74,21 @@ TEST_F(ModelsTest, ListsStates) {
   EXPECT_FALSE(models[2].problem.empty());
 }
 
+// What has been begun says what it is made of, so that it can be gone on with.
+TEST_F(ModelsTest, SaysWhatAnUnfinishedInstallIsMadeOf) {
+  InstallOptions options;
+  options.source = WADER_SOURCE_DIR "/tests/data/tiny-gpt-oss";
+  options.destination = home_ / "begun.wader";
+  const auto stopped = install(options, [](const Progress&) { return false; });
+  ASSERT_EQ(stopped.error().code, ErrorCode::cancelled);
+  const InstalledModel begun = list_models(home_).at(0);
+  EXPECT_EQ(begun.state, InstalledModel::State::unfinished);
+  EXPECT_EQ(begun.source, fs::canonical(options.source).string());
+  EXPECT_EQ(begun.expert_format, "mxfp4");
+  EXPECT_EQ(begun.trunk_format, "affine8");
+  EXPECT_EQ(begun.layers, 4u);
+}
+
 // What is used in place is stale, not damaged, when its checkpoint is elsewhere or another one now.
 TEST_F(ModelsTest, SaysWhereACheckpointWas) {
   const fs::path checkpoint = scratch_.path() / "released";

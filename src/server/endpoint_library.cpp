@@ -18,25 +18,10 @@ namespace {
 constexpr uint32_t kMaxInstalls = 4;  // at once
 constexpr uint64_t kMaxBodyBytes = 64 << 10;
 
-std::string_view state_name(InstalledModel::State state) {
-  constexpr std::string_view kNames[] = {"complete", "unfinished", "damaged"};
-  return kNames[static_cast<size_t>(state)];
-}
-
 Json model_json(const InstalledModel& model, const std::filesystem::path& served) {
   std::error_code ignored;
-  Json json = {
-      {"name", model.name},
-      {"state", state_name(model.state)},
-      {"source", model.source},
-      {"family", model.family},
-      {"expert_format", model.expert_format},
-      {"trunk_format", model.trunk_format},
-      {"layers", model.layers},
-      {"experts", model.experts},
-      {"disk_bytes", model.disk_bytes},
-      {"serving", !served.empty() && std::filesystem::equivalent(model.path, served, ignored)}};
-  if (!model.problem.empty()) json["problem"] = model.problem;
+  Json json = installed_model_json(model);
+  json["serving"] = !served.empty() && std::filesystem::equivalent(model.path, served, ignored);
   return json;
 }
 

@@ -98,7 +98,8 @@ constexpr std::string_view kSchemas = R"json({
   "directory": {"type": "string"}, "free_bytes": {"type": ["integer", "null"]},
   "serving": {"type": ["string", "null"]}, "loading": {"type": ["string", "null"]},
   "models": {"type": "array", "items": {"type": "object", "properties": {
-    "name": {"type": "string"}, "state": {"enum": ["complete", "unfinished", "damaged"]},
+    "name": {"type": "string"}, "path": {"type": "string"},
+    "state": {"enum": ["complete", "unfinished", "damaged", "stale"]},
     "source": {"type": "string"}, "family": {"type": "string"}, "expert_format": {"type": "string"},
     "trunk_format": {"type": "string"}, "layers": {"type": "integer"}, "experts": {"type": "integer"},
     "disk_bytes": {"type": "integer"}, "serving": {"type": "boolean"}, "problem": {"type": "string"}}}},

@@ -150,7 +150,7 @@ test("an answer in progress ends with an error, requests in between get 503, no 
     }
   })();
   const both = await Promise.all([1, 2].map(() => post("/wader/models/qwen/load")));
-  assert.deepEqual(both.map(({ status }) => status).toSorted(), [200, 409], "one at a time");
+  assert.deepEqual(both.map(({ status }) => status).sort(), [200, 409], "one at a time");
   over = true;
   await others;
   assert.equal(asked, answered + refused);
@@ -190,7 +190,7 @@ test("the range map is the one that the command line makes, also among requests"
   page.stop();
   const ranges = page.list.filter((entry) => entry.event === "range").map(({ data }) => data);
   assert.equal(ranges.at(-1).state, "done", JSON.stringify(ranges.at(-1)));
-  assert.deepEqual(ranges.map(({ done }) => done), ranges.map(({ done }) => done).toSorted((a, b) => a - b));
+  assert.deepEqual(ranges.map(({ done }) => done), ranges.map(({ done }) => done).sort((a, b) => a - b));
   const file = join(directory, "range.json");
   execFileSync(wader, ["range", join(home, "demo.wader"), "--output", file], { stdio: "ignore" });
   assert.equal(await (await fetch(`${server.url}/wader/range`)).text(), readFileSync(file, "utf8"));

@@ -154,7 +154,6 @@ export class FakeModel {
       engine: {
         kernels: "avx512",
         reads: "io_uring, O_DIRECT",
-        lookahead: true,
         disk_bytes_per_second: kDiskBytesPerSecond,
       },
       now: this.now(),

@@ -140,10 +140,6 @@ class MachinePage {
       ["Running for", seconds(uptime)],
       ["Kernels", engine.kernels],
       ["Reads", engine.reads],
-      [
-        "Lookahead",
-        engine.lookahead === true ? "on" : engine.lookahead === false ? "off" : String(engine.lookahead),
-      ],
       ["Threads", count(plan.threads)],
       ["Tokens a pass", `up to ${count(plan.chunk)}`],
       ["Conversations", count(plan.sessions)],
@@ -156,8 +152,8 @@ class MachinePage {
     rows(this.now, [
       ["Answering", count(now.running)],
       ["In the queue", count(now.queued)],
-      ["Experts in memory", bytes(now.resident_bytes)],
-      ["Slots in use", `${count(now.usable_slots)} of ${count(slots)}`],
+      ["Memory of the process", bytes(now.resident_bytes)],
+      ["Slots for experts", `${count(now.usable_slots)} of ${count(slots)}`],
     ]);
     rows(this.totals, [
       ["Answers", `${count(counters.finished)} finished, ${count(counters.cancelled)} stopped`],
