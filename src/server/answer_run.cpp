@@ -165,6 +165,12 @@ std::optional<HttpResponse> submit_all(const Service& service, ServedModel& mode
   return {};
 }
 
+// The line of a request says 200 where a stream had begun.
+void note_failure(const Service& service, const HttpExchange& exchange, const ApiError& error) {
+  service.log(fmt::format("request={} failed={} error={}", exchange.request().id, error.status,
+                          json_text(error.message)));
+}
+
 }  // namespace
 
 Task<> run_answer(Service& service, ServedModel& model, HttpExchange& exchange,
@@ -194,6 +200,7 @@ Task<> run_answer(Service& service, ServedModel& model, HttpExchange& exchange,
     const bool taken = co_await exchange.write(std::move(text));
     if (!taken) stream->cancel_all();
   }
+  if (run.error() && service.log && !exchange.gone()) note_failure(service, exchange, *run.error());
   if (request.stream || exchange.gone()) co_return;
   HttpResponse response = run.error() ? error_response(*run.error()) : json_response(run.whole());
   co_await exchange.send(std::move(response));

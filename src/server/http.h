@@ -97,6 +97,9 @@ struct HttpAccess {
   std::optional<std::string>
       api_key;  // "Authorization: Bearer KEY", compared in constant time; 401
   std::vector<std::string> allowed_hosts, allowed_origins;
+  // Also any IP address with the port that is served: a page of elsewhere can make its own name
+  // mean this machine, but not a number. listen() sets it for 0.0.0.0 and [::].
+  bool any_address = false;
 };
 
 struct HttpOptions {

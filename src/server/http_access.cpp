@@ -12,6 +12,11 @@ bool is_loopback_name(std::string_view host) {
   return host == "localhost" || host == "127.0.0.1" || host == "[::1]";
 }
 
+// Browsers take what is made of digits and dots for an address, never for a name.
+bool is_address(std::string_view host) {
+  return host.starts_with('[') || host.find_first_not_of("0123456789.") == host.npos;
+}
+
 // What a page asks to send, as a list of names; what is no name is left out. A browser asks in a
 // few hundred bytes.
 std::string allowed_headers(std::string_view wanted) {
@@ -47,6 +52,8 @@ bool HttpGuard::host_allowed(std::string_view host) const {
   const auto asked = parse_authority(host);
   if (!asked) return false;
   if (is_loopback_name(asked->host) && asked->port.value_or(port_) == port_) return true;
+  if (access_.any_address && is_address(asked->host) && asked->port.value_or(80) == port_)
+    return true;
   return std::any_of(access_.allowed_hosts.begin(), access_.allowed_hosts.end(), [&](auto& entry) {
     const auto allowed = parse_authority(entry);
     return allowed && allowed->host == asked->host &&

@@ -46,6 +46,21 @@ TEST(HttpGuard, HostsThatTheUserListed) {
   EXPECT_TRUE(listed.host_allowed("localhost"));
 }
 
+// What another machine of the house writes in its browser, and no page of elsewhere can.
+TEST(HttpGuard, AddressesWhereAllAreBound) {
+  HttpAccess access;
+  access.any_address = true;
+  const HttpGuard open = guard(access);
+  for (const auto good : {"192.168.1.5:8080", "[fe80::1]:8080", "10.0.0.1:8080", "localhost"})
+    EXPECT_TRUE(open.host_allowed(good)) << good;
+  for (const auto bad : {"192.168.1.5", "192.168.1.5:80", "evil.example:8080", "1.2.3.4.evil:8080",
+                         "1.2.3.4x:8080", "box:8080"})
+    EXPECT_FALSE(open.host_allowed(bad)) << bad;
+  EXPECT_TRUE(open.origin_allowed("http://192.168.1.5:8080", "192.168.1.5:8080"));
+  EXPECT_FALSE(open.origin_allowed("http://192.168.1.6:8080", "192.168.1.5:8080"));
+  EXPECT_FALSE(guard().host_allowed("192.168.1.5:8080"));
+}
+
 TEST(HttpGuard, OwnOrigins) {
   for (const auto good : {"http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080"})
     EXPECT_TRUE(guard().origin_allowed(good, "localhost:8080")) << good;

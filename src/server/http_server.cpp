@@ -172,7 +172,10 @@ Status Server::bind(const HttpOptions& options) {
   if (ec)
     return io_error("{}:{}: cannot listen: {}", host_text(address_), options.port, ec.message());
   HttpAccess access = options.access;
-  if (!address_.is_unspecified()) access.allowed_hosts.push_back(url().substr(7));
+  if (address_.is_unspecified())
+    access.any_address = true;
+  else
+    access.allowed_hosts.push_back(url().substr(7));
   core_.guard = HttpGuard(std::move(access), port_);
   asio::co_spawn(io_, accept_all(), asio::detached);
   return {};

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "server/session_choice.h"
 
 namespace wader {
@@ -58,12 +59,12 @@ class EngineThread final : public Scheduler {
   Status begin(OpenEngine open) {
     std::promise<Status> opened;
     std::future<Status> result = opened.get_future();
-    thread_ = std::thread([this, open = std::move(open), &opened] {
-      Status status = open_engine(open);
-      const bool ok = status.ok();
-      opened.set_value(std::move(status));
-      if (ok) loop();
-    });
+    ASSIGN_OR_RETURN(thread_, start_thread([this, open = std::move(open), &opened] {
+                       Status status = open_engine(open);
+                       const bool ok = status.ok();
+                       opened.set_value(std::move(status));
+                       if (ok) loop();
+                     }));
     return result.get();
   }
 

@@ -24,7 +24,7 @@ class ModelServer final : public Server {
   }
 
   Status open(const std::filesystem::path& container, ModelOpener opener, ServerOptions options) {
-    log_ = std::move(options.log);
+    service_.log = std::move(options.log);
     std::vector<HttpRoute> routes;
     add_chat_route(service_, routes);
     add_completions_route(service_, routes);
@@ -39,7 +39,7 @@ class ModelServer final : public Server {
     options.http.on_done = [this](const HttpRequest& request, int status, uint64_t sent_bytes,
                                   double seconds) { note(request, status, sent_bytes, seconds); };
     options.http.on_problem = [this](std::string_view problem) {
-      if (log_) log_(fmt::format("problem=\"{}\"", problem));
+      if (service_.log) service_.log(fmt::format("problem=\"{}\"", problem));
     };
     ASSIGN_OR_RETURN(http_, HttpServer::listen(options.http, std::move(routes)));
     service_.http = http_.get();
@@ -69,10 +69,10 @@ class ModelServer final : public Server {
   void note(const HttpRequest& request, int status, uint64_t sent_bytes, double seconds) {
     const std::string_view route = request.route.empty() ? "none" : std::string_view(request.route);
     service_.metrics.count_request(route, status, seconds);
-    if (log_)
-      log_(fmt::format("request={} method={} route={} status={} sent_bytes={} seconds={:.3f}",
-                       request.id, method_name(request.method), route, status, sent_bytes,
-                       seconds));
+    if (service_.log)
+      service_.log(
+          fmt::format("request={} method={} route={} status={} sent_bytes={} seconds={:.3f}",
+                      request.id, method_name(request.method), route, status, sent_bytes, seconds));
   }
 
   void stop_engines() {
@@ -86,7 +86,6 @@ class ModelServer final : public Server {
     return stopped;
   }
 
-  std::function<void(std::string_view)> log_;
   Service service_;
   std::unique_ptr<HttpServer> http_;
 };

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct Service {
   std::filesystem::path models_directory = {};  // of those that are installed
   ModelOpener opener = {};
   SchedulerOptions scheduler_options = {};
+  std::function<void(std::string_view)> log = {};  // ServerOptions::log; may be empty
   std::string fixed_id = {};  // under which every model is served; empty: its own name
 
   Metrics metrics = {};
