@@ -229,7 +229,9 @@ ProgressFn make_progress(ProgressStyle style) {
   state->style = style;
   return [state](const Progress& progress) {
     if (state->style != ProgressStyle::none) draw(*state, progress);
-    return !interrupted().load();
+    // Who read the progress, and could have stopped this, has gone.
+    const bool unread = state->style == ProgressStyle::json && output_errno == EPIPE;
+    return !interrupted().load() && !unread;
   };
 }
 

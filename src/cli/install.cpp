@@ -29,10 +29,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_model_of_hub(std::string_view text) {
-  return text.find('/') != text.npos && is_hub_id(text);
-}
-
 // Nothing for auto.
 Result<std::optional<DType>> format_flag(const Args& args, std::string_view flag,
                                          std::initializer_list<DType> choices) {

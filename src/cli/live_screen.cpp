@@ -102,12 +102,15 @@ LiveScreen::Event LiveScreen::wait(milliseconds time) {
   for (;;) {
     if (interrupted()) return Event::quit;
     if (drawn_lines_ > 0 && screen_size() != drawn_size_) return Event::drawn;
-    const auto left = std::chrono::ceil<milliseconds>(end - Clock::now());
-    if (left <= milliseconds(0)) return Event::none;
+    const auto left =
+        std::max(std::chrono::ceil<milliseconds>(end - Clock::now()), milliseconds(0));
     pollfd keys = {takes_keys_ ? STDIN_FILENO : -1, POLLIN, 0};
-    if (poll(&keys, 1, static_cast<int>(std::min(left, kSlice).count())) <= 0) continue;
-    const Event event = read_key();
-    if (event != Event::none) return event;
+    if (poll(&keys, 1, static_cast<int>(std::min(left, kSlice).count())) > 0) {
+      const Event event = read_key();
+      if (event != Event::none) return event;
+    } else if (left == milliseconds(0)) {
+      return Event::none;
+    }
   }
 }
 

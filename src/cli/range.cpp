@@ -1,8 +1,6 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "base/error.h"
 #include "cli/commands.h"
@@ -52,15 +50,6 @@ std::string summary(const RangeMap& map) {
   return out;
 }
 
-// Before minutes of work are put into what cannot be kept.
-Status check_writable(const std::filesystem::path& file) {
-  const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";
-  if (access(parent.c_str(), W_OK) == 0) return {};
-  Error error = errno_error(errno, file.string());
-  error.message += "\n-o FILE writes the map elsewhere";
-  return error;
-}
-
 // A map of parts of texts is one, but whoever reads it should know.
 void note_cut(std::span<const ProbePrompt> prompts, uint32_t context) {
   const auto cut = std::count_if(prompts.begin(), prompts.end(),
@@ -78,7 +67,11 @@ Result<int> run_range(const Args& args) {
   const std::filesystem::path file = args.has("--output")
                                          ? std::filesystem::path(args.text("--output"))
                                          : container.directory() / kRangeFile;
-  RETURN_IF_ERROR(check_writable(file));
+  if (Status writable = check_range_writable(file); !writable.ok()) {
+    Error error = std::move(writable).error();
+    error.message += "\n-o FILE writes the map elsewhere";
+    return error;
+  }
   RoutingCounts counts(container.spec());
   options.extra_bytes += range_memory_bytes(container.spec());
   options.on_routing = [&](uint32_t layer, std::span<const uint32_t> ids) {

@@ -164,8 +164,10 @@ class Opener {
     EngineOptions options = options_for(container);
     options.on_routing = std::move(on_routing);
     ASSIGN_OR_RETURN(auto engine, open_engine(container, options));
-    options_.memory_bytes = engine->plan().budget_bytes;
-    options_.process_bytes = engine->plan().process_bytes;
+    if (options_.process_bytes == 0) {  // the first, before anything else is asked
+      options_.memory_bytes = engine->plan().budget_bytes;
+      options_.process_bytes = engine->plan().process_bytes;
+    }
     return engine;
   }
 
@@ -221,6 +223,7 @@ Result<int> run_serve(const Args& args) {
                          },
                      .plan = [&opener](const auto& container) { return opener.plan(container); }},
                     options));
+  signals.stop(server.get());  // before anybody is told: who reads the address may send one at once
   show_status("");
   const MemoryPlan& plan = server->engine().plan();
   print(fmt::format("{} is served at {}\n", server->model_id(), server->url()));
@@ -229,7 +232,6 @@ Result<int> run_serve(const Args& args) {
       plan.context, format_bytes(plan.slots_bytes), format_bytes(plan.budget_bytes),
       options.http.access.api_key ? "needed" : "not needed: only this machine can ask"));
   notify_manager("READY=1");
-  signals.stop(server.get());
   server->run();
   // A pass that reads for long cannot be interrupted; nobody waits for what it computes.
   if (!server->at_rest(kRest)) {

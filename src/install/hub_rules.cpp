@@ -208,6 +208,10 @@ bool is_hub_id(std::string_view text) {
   return is_id_part(text.substr(0, slash)) && is_id_part(text.substr(slash + 1));
 }
 
+bool is_model_of_hub(std::string_view text) {
+  return text.find('/') != text.npos && is_hub_id(text);
+}
+
 bool is_hub_revision(std::string_view text) {
   if (text.empty() || text.size() > 255 || text.front() == '/' || text.front() == '-') return false;
   if (text.find("..") != text.npos) return false;

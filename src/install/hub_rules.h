@@ -19,6 +19,7 @@ namespace wader {
 // "org/name" or "name", as the hub takes it: parts of letters, digits, '-', '_' and '.', none
 // beginning or ending with '-' or '.', no "--" or "..", at most 96 bytes.
 bool is_hub_id(std::string_view text);
+bool is_model_of_hub(std::string_view text);  // "org/name" alone: what an install is asked for
 // A branch, tag or commit: at most 255 printable ASCII characters, no "..", no '?', '#', '%', '\\'.
 bool is_hub_revision(std::string_view text);
 bool is_hex(std::string_view text, size_t digits);  // small letters

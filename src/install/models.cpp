@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 
 #include "base/ascii.h"
@@ -174,6 +175,18 @@ bool belongs_to_container(std::string_view name) {
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
+// Of removals that were killed or failed half-way; those of others that are at work end the same.
+void remove_leftovers(const fs::path& directory) {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.') && name.find(".wader.removing-") != name.npos)
+      found.push_back(entry.path());
+  }
+  for (const fs::path& path : found) fs::remove_all(path, ignored);
+}
+
 bool is_expert_file(std::string_view name) {
   name = without_temporary_suffix(name);
   return name.starts_with("layer-") && name.ends_with(".bin");
@@ -319,8 +332,11 @@ Status remove_model(const fs::path& container) {
   const fs::path whole = fs::canonical(container, error);  // "DIR/." and trailing slashes too
   if (error) return errno_error(error.value(), container.string());
   ASSIGN_OR_RETURN(const File held, hold_unfinished(whole));
+  static std::atomic<uint32_t> removals = 0;  // one that failed half-way keeps its name
   const fs::path hidden =
-      whole.parent_path() / fmt::format(".{}.removing-{}", whole.filename().string(), getpid());
+      whole.parent_path() /
+      fmt::format(".{}.removing-{}-{}", whole.filename().string(), getpid(), ++removals);
+  remove_leftovers(whole.parent_path());
   fs::rename(whole, hidden, error);
   if (error) return errno_error(error.value(), whole.string());
   fs::remove_all(hidden, error);

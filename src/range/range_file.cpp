@@ -1,7 +1,9 @@
 #include "range/range_file.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <limits>
 
@@ -12,7 +14,10 @@
 namespace wader {
 namespace {
 
+constexpr std::string_view kFileStart = R"({"version":)";
 constexpr size_t kMaxTopics = 64, kMaxTopicBytes = 64;
+// Ours take half of that; a Json takes up to eight times its text.
+constexpr size_t kMaxFactsBytes = 64 << 10, kMaxLineBytes = 400;
 constexpr uint64_t kMaxCount = uint64_t{1} << 48;
 constexpr double kMaxCoordinate = 2;  // affinities lie within 1 of each other
 
@@ -200,6 +205,8 @@ std::string range_to_text(const RangeMap& map) {
 
 Result<RangeMap> parse_range(std::string_view text, uint64_t model, const RangeShape& shape,
                              std::string_view what) {
+  if (text.size() > kMaxFactsBytes + shape.count() * kMaxLineBytes)
+    return corrupt_error("{}: is longer than a map of this model", what);
   ASSIGN_OR_RETURN(const Json json, parse_json(text, what));
   if (!json.is_object()) return corrupt_error("{}: must be an object", what);
   auto map = parse(json, model, shape);
@@ -210,16 +217,26 @@ Result<RangeMap> parse_range(std::string_view text, uint64_t model, const RangeS
   return error;
 }
 
-Result<RangeMap> read_range(const std::filesystem::path& container, uint64_t model,
-                            const RangeShape& shape) {
+Result<std::string> read_range_text(const std::filesystem::path& container, uint64_t model,
+                                    const RangeShape& shape) {
   const std::filesystem::path path = container / kRangeFile;
-  auto text = read_text_file(path, kMaxRangeFileBytes);
-  if (!text.ok()) {
-    Error error = std::move(text).error();
-    if (error.code == ErrorCode::not_found) error.message += "\n`wader range` makes one";
-    return error;
+  ASSIGN_OR_RETURN(std::string text, read_text_file(path, kMaxRangeFileBytes));
+  RETURN_IF_ERROR(parse_range(text, model, shape, path.string()));
+  return text;
+}
+
+Status check_range_writable(const std::filesystem::path& file) {
+  std::error_code ignored;
+  const auto there = std::filesystem::symlink_status(file, ignored).type();
+  if (there != std::filesystem::file_type::not_found) {
+    const auto text = read_text_file(file, kMaxRangeFileBytes);
+    if (there != std::filesystem::file_type::regular || !text.ok() ||
+        !(text->empty() || text->starts_with(kFileStart)))
+      return already_exists_error("{} is there, and no range map: it would be lost", file.string());
   }
-  return parse_range(*text, model, shape, path.string());
+  const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";
+  if (access(parent.c_str(), W_OK) == 0) return {};
+  return errno_error(errno, file.string());
 }
 
 }  // namespace wader

@@ -36,8 +36,12 @@ std::string range_to_text(const RangeMap& map);
 // each other. Unknown keys are ignored. `what` names the text in errors.
 Result<RangeMap> parse_range(std::string_view text, uint64_t model, const RangeShape& shape,
                              std::string_view what);
-// Of the directory's range.json; not_found says how one is made.
-Result<RangeMap> read_range(const std::filesystem::path& container, uint64_t model,
-                            const RangeShape& shape);
+// The text of the directory's range.json, checked. not_found where there is none of this model.
+// Takes what range_memory_bytes() counts: one call at a time.
+Result<std::string> read_range_text(const std::filesystem::path& container, uint64_t model,
+                                    const RangeShape& shape);
+// Before minutes of work are put into what cannot be kept: whether `file` can be written, and is a
+// map where it is there.
+Status check_range_writable(const std::filesystem::path& file);
 
 }  // namespace wader

@@ -93,15 +93,24 @@ TEST(RangeFile, TheFuzzersSeedIsAMap) {
 TEST(RangeFile, IsReadBesideTheModel) {
   std::string directory = (std::filesystem::temp_directory_path() / "wader-range-XXXXXX").string();
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
-  const auto none = read_range(directory, kModel, kShape);
+  const auto none = read_range_text(directory, kModel, kShape);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::not_found);
-  EXPECT_THAT(none.error().message, HasSubstr("wader range"));
   const RangeMap map = a_map();
   ASSERT_TRUE(
       write_file_atomically(std::filesystem::path(directory) / kRangeFile, range_to_text(map))
           .ok());
-  EXPECT_EQ(read_range(directory, kModel, kShape).value(), map);
+  EXPECT_EQ(read_range_text(directory, kModel, kShape).value(), range_to_text(map));
+  EXPECT_EQ(read_range_text(directory, kModel + 1, kShape).error().code, ErrorCode::not_found);
+  EXPECT_EQ(read_range_text(directory, kModel, {{0}, 20}).error().code, ErrorCode::corrupt);
+  EXPECT_EQ(read_range_text(directory, kModel, {{0}, 1}).error().code, ErrorCode::corrupt);
+  const std::filesystem::path file = std::filesystem::path(directory) / kRangeFile;
+  EXPECT_TRUE(check_range_writable(file).ok());
+  EXPECT_TRUE(check_range_writable(std::filesystem::path(directory) / "new.json").ok());
+  EXPECT_EQ(check_range_writable(directory).error().code, ErrorCode::already_exists);
+  const std::filesystem::path other = std::filesystem::path(directory) / "manifest.json";
+  ASSERT_TRUE(write_file_atomically(other, R"({"format": "wader"})").ok());
+  EXPECT_EQ(check_range_writable(other).error().code, ErrorCode::already_exists);
   std::filesystem::remove_all(directory);
 }
 

@@ -1,5 +1,6 @@
 #include "range/range_probe.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/check.h"
@@ -73,11 +74,12 @@ void RoutingCounts::add(uint32_t layer, std::span<const uint32_t> ids) {
 }
 
 uint64_t range_memory_bytes(const ArchitectureSpec& spec) {
-  // Two sets of counts, affinities twice (of all, and of those with places), experts, a line of
-  // text.
-  constexpr uint64_t kLineBytes = 256;
-  return expert_count(spec) * (kRangeTopics * (2 * sizeof(uint32_t) + 2 * sizeof(double)) +
-                               sizeof(ExpertRange) + kLineBytes);
+  // Making it: two sets of counts, affinities three times (of all, of those with places, centred),
+  // experts, a line of text. Checking its text: the line, and a Json of it.
+  constexpr uint64_t kLineBytes = 256, kJsonBytes = 3200;
+  return expert_count(spec) * std::max(kRangeTopics * (2 * sizeof(uint32_t) + 3 * sizeof(double)) +
+                                           sizeof(ExpertRange) + kLineBytes,
+                                       kJsonBytes + sizeof(ExpertRange) + kLineBytes);
 }
 
 GenerateOptions probe_options() {

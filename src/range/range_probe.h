@@ -52,8 +52,8 @@ class RoutingCounts {
   TopicCounts* into_ = nullptr;
 };
 
-// What RoutingCounts, the map made of it and its text hold together, for
-// EngineOptions::extra_bytes.
+// What RoutingCounts, the map made of it and its text hold together, or checking the text of a map;
+// for EngineOptions::extra_bytes.
 uint64_t range_memory_bytes(const ArchitectureSpec& spec);
 
 // What a prompt of a probe is computed with: one token is sampled, none is computed after it.

@@ -24,7 +24,7 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr size_t kMaxLineBytes = 64 << 10;
+constexpr size_t kMaxLineBytes = 4 << 20;  // a report lists every file of a checkpoint
 constexpr off_t kMaxErrorBytes = 4 << 10;
 constexpr const char* kProgram = "/proc/self/exe";
 
@@ -106,6 +106,8 @@ Task<std::optional<std::string>> ChildProcess::next_line() {
 }
 
 Task<int> ChildProcess::wait() {
+  boost::system::error_code ignored;
+  output_.close(ignored);  // else it could wait for somebody to read what is left
   asio::steady_timer pause(executor_);
   for (;;) {
     int status = 0;

@@ -27,9 +27,9 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   // Of its standard output, without the line's end; nothing after the last one, and after a line of
-  // over 64 KiB.
+  // over 4 MiB.
   Task<std::optional<std::string>> next_line();
-  // Its status, 128 and the number for a signal. After the last line.
+  // Its status, 128 and the number for a signal. Nothing more of its output is read.
   Task<int> wait();
   // What it has written to standard error, the last 4 KiB.
   std::string errors() const;

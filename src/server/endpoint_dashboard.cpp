@@ -15,7 +15,9 @@ constexpr std::chrono::seconds kStatsInterval{1};
 constexpr std::chrono::milliseconds kWriteInterval{33};
 
 Task<> stats(Service& service, ServedModel& model, HttpExchange& exchange) {
-  Json body = {{"uptime_seconds", service.uptime_seconds()}, {"version", WADER_VERSION}};
+  Json body = {{"uptime_seconds", service.uptime_seconds()},
+               {"started_unix_ms", service.started_unix_ms},
+               {"version", WADER_VERSION}};
   body.update(served_facts_json(model));
   body.update(standing_json(model.scheduler->stats()));
   co_await exchange.send(json_response(body));

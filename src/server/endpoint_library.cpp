@@ -1,9 +1,6 @@
 // /wader/models: what is installed and what is being installed; loading, installing, removing.
 #include <fmt/format.h>
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-
 #include "install/disk_room.h"
 #include "install/models.h"
 #include "model/plan_json.h"
@@ -15,7 +12,7 @@
 namespace wader {
 namespace {
 
-constexpr uint32_t kMaxInstalls = 4;  // at once
+constexpr uint32_t kMaxInstalls = 4, kMaxPreviews = 4;  // at once
 constexpr uint64_t kMaxBodyBytes = 64 << 10;
 
 Json model_json(const InstalledModel& model, const std::filesystem::path& served) {
@@ -43,6 +40,7 @@ Task<> list(Service& service, HttpExchange& exchange) {
                      {"free_bytes", free},
                      {"serving", name_or_null(served.stem().string())},
                      {"loading", name_or_null(service.loading)},
+                     {"problem", name_or_null(service.problem)},
                      {"models", models},
                      {"installs", installs}};
   co_await exchange.send(json_response(body));
@@ -51,7 +49,7 @@ Task<> list(Service& service, HttpExchange& exchange) {
 // Of the model that the request's path names, installed whole or in part.
 std::optional<std::filesystem::path> path_of(const Service& service, const HttpExchange& exchange) {
   const std::string_view name = exchange.request().path_value("name");
-  if (!valid_model_name(name)) return {};
+  if (name.empty() || name.starts_with('.') || name.find('/') != name.npos) return {};
   const std::filesystem::path path = service.models_directory / fmt::format("{}.wader", name);
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return {};
@@ -63,17 +61,30 @@ HttpResponse no_such_model(const HttpExchange& exchange) {
       404, fmt::format("no model '{}' is installed", exchange.request().path_value("name")));
 }
 
-// The planner and the opener take turns.
-std::optional<HttpResponse> refuse_plan(const Service& service, const HttpExchange& exchange,
-                                        const std::optional<std::filesystem::path>& path) {
+// What is wrong with asking about that model now.
+std::optional<HttpResponse> refuse(const Service& service, const HttpExchange& exchange,
+                                   const std::optional<std::filesystem::path>& path) {
   if (!path) return no_such_model(exchange);
-  if (service.loading.empty()) return {};
-  return error_response(409, fmt::format("{} is being loaded", service.loading));
+  const std::string name = path->stem().string();
+  if (!service.loading.empty())
+    return error_response(409, fmt::format("{} is being loaded", service.loading));
+  if (service.installs.works_on(name))
+    return error_response(409, fmt::format("{} is being installed", name));
+  if (service.removing.contains(name))
+    return error_response(409, fmt::format("{} is being removed", name));
+  return {};
+}
+
+// With changing it: its body comes first.
+std::optional<HttpResponse> refuse_change(const Service& service, const HttpExchange& exchange,
+                                          const std::optional<std::filesystem::path>& path) {
+  if (const auto error = check_empty_body(exchange.request().body)) return error_response(*error);
+  return refuse(service, exchange, path);
 }
 
 Task<> plan(Service& service, HttpExchange& exchange) {
   const auto path = path_of(service, exchange);
-  if (auto refusal = refuse_plan(service, exchange, path)) {
+  if (auto refusal = refuse(service, exchange, path)) {
     co_await exchange.send(*std::move(refusal));
     co_return;
   }
@@ -91,18 +102,6 @@ Task<> plan(Service& service, HttpExchange& exchange) {
   co_await exchange.send(json_response(body));
 }
 
-// Routes that change something: what is wrong with the request, before anything happens.
-std::optional<HttpResponse> refuse(const Service& service, const HttpExchange& exchange,
-                                   const std::optional<std::filesystem::path>& path) {
-  if (const auto error = check_empty_body(exchange.request().body)) return error_response(*error);
-  if (!path) return no_such_model(exchange);
-  if (!service.loading.empty())
-    return error_response(409, fmt::format("{} is being loaded", service.loading));
-  if (service.installs.works_on(path->stem().string()))
-    return error_response(409, fmt::format("{} is being installed", path->stem().string()));
-  return {};
-}
-
 bool is_served(const Service& service, const std::filesystem::path& path) {
   std::error_code ignored;
   return service.model && std::filesystem::equivalent(service.model->container, path, ignored);
@@ -111,7 +110,7 @@ bool is_served(const Service& service, const std::filesystem::path& path) {
 Task<> load(Service& service, HttpExchange& exchange) {
   const auto path = path_of(service, exchange);
   HttpResponse response;
-  if (auto refusal = refuse(service, exchange, path))
+  if (auto refusal = refuse_change(service, exchange, path))
     response = *std::move(refusal);
   else if (is_served(service, *path))
     response = json_response({{"serving", path->stem().string()}});
@@ -120,9 +119,21 @@ Task<> load(Service& service, HttpExchange& exchange) {
   co_await exchange.send(std::move(response));
 }
 
+// There as long as this is.
+struct Entry {
+  Entry(std::set<std::string>& set, std::string of) : names(set), name(std::move(of)) {
+    names.insert(name);
+  }
+  ~Entry() { names.erase(name); }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+  std::set<std::string>& names;
+  const std::string name;
+};
+
 Task<> remove(Service& service, HttpExchange& exchange) {
   const auto path = path_of(service, exchange);
-  auto refusal = refuse(service, exchange, path);
+  auto refusal = refuse_change(service, exchange, path);
   if (!refusal && is_served(service, *path))
     refusal = error_response(
         409, fmt::format("{} is served: load another model first", path->stem().string()));
@@ -131,7 +142,11 @@ Task<> remove(Service& service, HttpExchange& exchange) {
     co_return;
   }
   Status status;
-  co_await service.http->run_aside([&] { status = remove_model(*path); });
+  {
+    const Entry entry(service.removing, path->stem().string());
+    co_await service.http->run_aside([&] { status = remove_model(*path); });
+  }
+  if (status.ok()) service.installs.forget(path->stem().string());
   HttpResponse response =
       status.ok() ? json_response(Json::object()) : error_response(409, status.error().message);
   co_await exchange.send(std::move(response));
@@ -164,20 +179,44 @@ std::optional<InstallRequest> install_request(const HttpExchange& exchange,
   return std::get<InstallRequest>(std::move(request));
 }
 
+std::optional<HttpResponse> refuse_install(const Service& service, const InstallRequest& request) {
+  if (service.installs.works_on(request.name))
+    return error_response(409, fmt::format("{} is being installed", request.name));
+  if (service.removing.contains(request.name))
+    return error_response(409, fmt::format("{} is being removed", request.name));
+  if (service.installs.working() < kMaxInstalls) return {};
+  return error_response(
+      409, fmt::format("{} models are being installed: wait for one or pause it", kMaxInstalls));
+}
+
+// What has been fetched of another source would be dropped without a word.
+std::optional<HttpResponse> refuse_replacement(const Service& service,
+                                               const InstallRequest& request) {
+  for (const InstalledModel& model : list_models(service.models_directory))
+    if (model.name == request.name && model.state == InstalledModel::State::unfinished &&
+        !model.source.empty() && model.source != request.source)
+      return error_response(409,
+                            fmt::format("{} is being made of {}, and unfinished: go on with that, "
+                                        "or remove it first",
+                                        model.name, model.source));
+  return {};
+}
+
 Task<> install(Service& service, HttpExchange& exchange) {
   HttpResponse response;
   std::optional<InstallRequest> request = install_request(exchange, response);
-  if (request && service.installs.works_on(request->name)) {
-    response = error_response(409, fmt::format("{} is being installed", request->name));
-  } else if (request && service.installs.working() >= kMaxInstalls) {
-    response = error_response(
-        409, fmt::format("{} models are being installed; wait for one or pause it", kMaxInstalls));
-  } else if (request) {
-    response = json_response({{"name", request->name}});
-    response.status = 202;
-    auto run = service.installs.run(service.http->executor(), request->name, request->source,
-                                    request->arguments);
-    boost::asio::co_spawn(service.http->executor(), std::move(run), boost::asio::detached);
+  if (request) {
+    std::optional<HttpResponse> refusal;
+    co_await service.http->run_aside([&] { refusal = refuse_replacement(service, *request); });
+    if (!refusal) refusal = refuse_install(service, *request);
+    if (refusal) {
+      response = *std::move(refusal);
+    } else {
+      response = json_response({{"name", request->name}});
+      response.status = 202;
+      service.installs.start(service.http->executor(), request->name, request->source,
+                             request->arguments);
+    }
   }
   co_await exchange.send(std::move(response));
 }
@@ -204,10 +243,23 @@ Task<HttpResponse> look(Service& service, HttpExchange& exchange, InstallRequest
   co_return json_response(*plan);
 }
 
+struct Count {
+  explicit Count(uint32_t& of) : counter(of) { ++counter; }
+  ~Count() { --counter; }
+  Count(const Count&) = delete;
+  Count& operator=(const Count&) = delete;
+  uint32_t& counter;
+};
+
 Task<> preview(Service& service, HttpExchange& exchange) {
   HttpResponse response;
   std::optional<InstallRequest> request = install_request(exchange, response);
-  if (request) response = co_await look(service, exchange, *std::move(request));
+  if (request && service.previews >= kMaxPreviews) {
+    response = error_response(429, "other sources are being looked at; try again later");
+  } else if (request) {
+    const Count count(service.previews);
+    response = co_await look(service, exchange, *std::move(request));
+  }
   co_await exchange.send(std::move(response));
 }
 
@@ -216,8 +268,10 @@ Task<> preview(Service& service, HttpExchange& exchange) {
 void add_library_routes(Service& service, std::vector<HttpRoute>& routes) {
   const auto add = [&](HttpMethod method, std::string pattern,
                        Task<> (*handle)(Service&, HttpExchange&)) {
-    routes.push_back(
-        {method, std::move(pattern), with_service(service, handle), false, kMaxBodyBytes});
+    HttpRoute route{method, std::move(pattern), with_service(service, handle), false,
+                    kMaxBodyBytes};
+    route.own_pages = method == HttpMethod::post;
+    routes.push_back(std::move(route));
   };
   add(HttpMethod::get, "/wader/models", list);
   add(HttpMethod::post, "/wader/models", install);

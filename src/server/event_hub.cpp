@@ -25,7 +25,7 @@ std::shared_ptr<EventHub::Watcher> EventHub::watch(asio::any_io_executor executo
 void EventHub::publish(HubEvent event) {
   const auto shared = std::make_shared<const HubEvent>(std::move(event));
   const std::lock_guard lock(mutex_);
-  if (!shared->frame) last_[shared->kind] = shared;
+  if (!shared->frame && shared->lasts) last_[shared->kind] = shared;
   std::erase_if(watchers_, [&](const std::weak_ptr<Watcher>& entry) {
     const auto watcher = entry.lock();
     if (watcher)
@@ -33,6 +33,11 @@ void EventHub::publish(HubEvent event) {
     return !watcher;
   });
   watched_ = !watchers_.empty();
+}
+
+void EventHub::forget(const std::string& kind) {
+  const std::lock_guard lock(mutex_);
+  last_.erase(kind);
 }
 
 void EventHub::Watcher::add(Waiting& waiting, const std::shared_ptr<const HubEvent>& event) {

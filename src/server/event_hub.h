@@ -25,6 +25,7 @@ struct HubEvent {
   std::string text;
   bool frame = false;  // may be lost; others replace the one of their kind that still waits
   std::string kind = {};
+  bool lasts = true;  // newcomers are told it too, until the next of its kind
 };
 
 class EventHub {
@@ -52,7 +53,8 @@ class EventHub {
   std::shared_ptr<Watcher> watch(boost::asio::any_io_executor executor);
   // Whether anybody watches: nothing need be made where nobody does. From any thread.
   bool watched() const { return watched_.load(std::memory_order_relaxed); }
-  void publish(HubEvent event);  // from any thread
+  void publish(HubEvent event);          // from any thread
+  void forget(const std::string& kind);  // newcomers are not told what is no more
 
  private:
   std::mutex mutex_;

@@ -63,6 +63,9 @@ class HttpExchange {
   // this call where that has happened already. Set before the first co_await that waits long.
   virtual void on_gone(std::function<void()> action) = 0;
   virtual bool gone() const = 0;
+  // The client is waited for no longer: what is written from now on is what the system takes at
+  // once.
+  virtual void stop_waiting() = 0;
 };
 
 using HttpHandler = std::function<Task<>(HttpExchange&)>;
@@ -74,6 +77,9 @@ struct HttpRoute {
   HttpHandler handler;
   bool open = false;            // needs no key (health, the dashboard's own files)
   uint64_t max_body_bytes = 0;  // 0: the server's limit
+  // Of pages, the server's own alone may ask, whatever origins are allowed: what it does is not
+  // what those were allowed for.
+  bool own_pages = false;
 };
 
 struct HttpLimits {

@@ -64,6 +64,10 @@ bool HttpGuard::host_allowed(std::string_view host) const {
 bool HttpGuard::origin_allowed(std::string_view origin, std::string_view host) const {
   for (const std::string& allowed : access_.allowed_origins)
     if (allowed == "*" || equal_ignoring_case(allowed, origin)) return true;
+  return is_own_origin(origin, host);
+}
+
+bool HttpGuard::is_own_origin(std::string_view origin, std::string_view host) const {
   const size_t scheme_end = origin.find("://");
   if (scheme_end == origin.npos) return false;
   const std::string scheme = lower_ascii(origin.substr(0, scheme_end));

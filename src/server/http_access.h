@@ -23,6 +23,7 @@ class HttpGuard {
   bool host_allowed(std::string_view host) const;
   // `host` is the request's own, which was allowed: its pages are the server's own.
   bool origin_allowed(std::string_view origin, std::string_view host) const;
+  bool is_own_origin(std::string_view origin, std::string_view host) const;
   // `authorization` is the header's value, empty where there is none. True without a key.
   bool key_matches(std::string_view authorization) const;
 

@@ -53,6 +53,7 @@ class Exchange final : public HttpExchange {
   void on_gone(std::function<void()> action) override;
   void forget_on_gone() { on_gone_ = nullptr; }  // after the handler, whose frame it may know
   bool gone() const override { return gone_; }
+  void stop_waiting() override { stream_.cancel(); }
 
   // For the connection. What comes of the request:
   HttpRequest& mutable_request() { return request_; }

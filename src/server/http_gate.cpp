@@ -93,6 +93,9 @@ GateDecision pass_gate(const HttpHead& head, const HttpRouter& router, const Htt
   if (match.route == nullptr)
     return answer(with_header(error_response(405, "this path has other methods: see Allow"),
                               "Allow", match.allow));
+  if (match.route->own_pages && head.origin.lines == 1 &&
+      !guard.is_own_origin(head.origin.value, head.host.value))
+    return answer(error_response(403, "of pages, only the server's own may do this"));
   if (match.route->method == HttpMethod::post && !is_json_type(head.content_type.value))
     return answer(error_response(415, "the body must come as Content-Type: application/json"));
   if (match.route->method == HttpMethod::get && head.has_body())

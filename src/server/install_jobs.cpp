@@ -1,6 +1,10 @@
 #include "server/install_jobs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <utility>
 
 #include "server/sse.h"
@@ -9,6 +13,8 @@ namespace wader {
 namespace {
 
 constexpr std::chrono::milliseconds kEventInterval{250};
+constexpr size_t kMaxJobs = 32;
+constexpr std::string_view kStopped = "stopped";  // what a command says that was asked to stop
 
 std::string_view state_name(InstallJob::State state) {
   constexpr std::string_view kNames[] = {"running", "pausing", "paused", "done", "failed"};
@@ -60,13 +66,43 @@ uint32_t InstallJobs::working() const {
       std::count_if(jobs_.begin(), jobs_.end(), [](const auto& job) { return job->works(); }));
 }
 
-Task<> InstallJobs::run(boost::asio::any_io_executor executor, std::string name, std::string source,
+void InstallJobs::start(boost::asio::any_io_executor executor, std::string name, std::string source,
                         std::vector<std::string> arguments) {
-  std::erase_if(jobs_, [&](const auto& job) { return job->name == name; });
-  const auto job = std::make_shared<InstallJob>(InstallJob{.name = name, .source = source});
+  forget(name);
+  arguments.insert(arguments.begin(), {"install", source, "--json"});
+  const auto job = std::make_shared<InstallJob>(
+      InstallJob{.name = std::move(name), .source = std::move(source)});
+  const auto ended =
+      std::find_if(jobs_.begin(), jobs_.end(), [](auto& other) { return !other->works(); });
+  if (jobs_.size() >= kMaxJobs && ended != jobs_.end()) jobs_.erase(ended);
   jobs_.push_back(job);
   tell(*job);
-  arguments.insert(arguments.begin(), {"install", source, "--json"});
+  boost::asio::co_spawn(executor, run(executor, job, std::move(arguments)), boost::asio::detached);
+}
+
+void InstallJobs::forget(std::string_view name) {
+  std::erase_if(jobs_, [&](const auto& job) { return job->name == name && !job->works(); });
+}
+
+// A process that pause() can find, and a job that has ended when this has.
+struct InstallJobs::Running {
+  Running(InstallJobs& of, InstallJob& its, ChildProcess& child)
+      : jobs(of), job(its), process(child) {
+    jobs.processes_.emplace_back(job.name, &process);
+  }
+  ~Running() {
+    std::erase_if(jobs.processes_, [&](const auto& entry) { return entry.second == &process; });
+    if (job.works()) job.state = InstallJob::State::failed;
+  }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  InstallJobs& jobs;
+  InstallJob& job;
+  ChildProcess& process;
+};
+
+Task<> InstallJobs::run(boost::asio::any_io_executor executor, std::shared_ptr<InstallJob> job,
+                        std::vector<std::string> arguments) {
   const auto process = ChildProcess::start(executor, arguments);
   if (!process.ok()) {
     job->state = InstallJob::State::failed;
@@ -75,7 +111,8 @@ Task<> InstallJobs::run(boost::asio::any_io_executor executor, std::string name,
     co_return;
   }
   ChildProcess& child = **process;
-  processes_.emplace_back(name, &child);
+  const Running running(*this, *job, child);
+  if (job->state == InstallJob::State::pausing) child.interrupt();
   auto told = std::chrono::steady_clock::now();
   for (;;) {
     const std::optional<std::string> line = co_await child.next_line();
@@ -86,15 +123,14 @@ Task<> InstallJobs::run(boost::asio::any_io_executor executor, std::string name,
     tell(*job);
   }
   const int status = co_await child.wait();
-  std::erase_if(processes_, [&](const auto& entry) { return entry.second == &child; });
-  const bool paused = job->state == InstallJob::State::pausing;
+  std::string error = last_error(child.errors());
+  const bool paused = job->state == InstallJob::State::pausing && error.starts_with(kStopped);
   job->state = status == 0 ? InstallJob::State::done
                : paused    ? InstallJob::State::paused
                            : InstallJob::State::failed;
-  if (job->state == InstallJob::State::failed) {
-    job->error = last_error(child.errors());
-    if (job->error.empty()) job->error = "wader install ended with " + std::to_string(status);
-  }
+  if (job->state == InstallJob::State::failed)
+    job->error =
+        error.empty() ? fmt::format("wader install ended with {}", status) : std::move(error);
   tell(*job);
 }
 
@@ -112,7 +148,7 @@ bool InstallJobs::pause(std::string_view name) {
 
 void InstallJobs::tell(const InstallJob& job) {
   const std::string text = json_text(install_job_json(job));
-  hub_.publish({sse_event(text, "install"), false, "install " + job.name});
+  hub_.publish({.text = sse_event(text, "install"), .kind = "install " + job.name, .lasts = false});
 }
 
 }  // namespace wader

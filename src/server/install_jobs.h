@@ -38,17 +38,21 @@ class InstallJobs {
  public:
   explicit InstallJobs(EventHub& hub) : hub_(hub) {}
 
-  // The newest of each name.
+  // The newest of each name; of those that have ended, the last 32.
   const std::vector<std::shared_ptr<InstallJob>>& jobs() const { return jobs_; }
   bool works_on(std::string_view name) const;
   uint32_t working() const;
-  // Runs until the process has ended; `arguments` follow the source.
-  Task<> run(boost::asio::any_io_executor executor, std::string name, std::string source,
+  // `arguments` follow the source.
+  void start(boost::asio::any_io_executor executor, std::string name, std::string source,
              std::vector<std::string> arguments);
   // False when nothing of that name is being installed.
   bool pause(std::string_view name);
+  void forget(std::string_view name);  // a job that has ended: the model has been removed
 
  private:
+  struct Running;
+  Task<> run(boost::asio::any_io_executor executor, std::shared_ptr<InstallJob> job,
+             std::vector<std::string> arguments);
   void tell(const InstallJob& job);
 
   EventHub& hub_;

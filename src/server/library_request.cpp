@@ -14,6 +14,8 @@
 namespace wader {
 namespace {
 
+constexpr size_t kMaxSourceBytes = 1024;
+
 void read_format(FieldReader& fields, std::string_view key,
                  std::initializer_list<std::string_view> formats,
                  std::vector<std::string>& arguments) {
@@ -27,9 +29,10 @@ void read_format(FieldReader& fields, std::string_view key,
 
 // Never an option of the command line, nor a path that depends on where the server was started.
 bool is_source(const std::string& text) {
-  if (text.find('\0') != text.npos) return false;
-  const bool on_hub = text.find('/') != text.npos && is_hub_id(text);
-  return on_hub || std::filesystem::path(text).is_absolute();
+  if (text.find('\0') != text.npos || text.size() > kMaxSourceBytes) return false;
+  std::error_code ignored;
+  if (is_model_of_hub(text)) return !std::filesystem::exists(text, ignored);
+  return std::filesystem::path(text).is_absolute();
 }
 
 }  // namespace

@@ -41,10 +41,16 @@ std::string_view end_name(GenerationEnd end) {
   UNREACHABLE("no such case");
 }
 
-// A counter that follows a total kept elsewhere.
-void follow(Counter& counter, double total) {
-  if (const double more = total - counter.Value(); more > 0) counter.Increment(more);
-}
+// A counter of the process that follows a total of the model that is served, which begins anew with
+// each.
+struct Follower {
+  Counter& counter;
+  double last = 0;
+  void follow(double total) {
+    if (const double more = total >= last ? total - last : total; more > 0) counter.Increment(more);
+    last = total;
+  }
+};
 
 }  // namespace
 
@@ -79,14 +85,14 @@ struct Metrics::Families {
   Gauge& slots = gauge("wader_expert_slots", "Slots for experts in memory");
   Gauge& usable_slots = gauge("wader_expert_slots_usable", "Slots that the governor grants now");
   Gauge& hit_rate = gauge("wader_expert_hit_rate", "Share of experts found in memory, since start");
-  Counter& hits = counter("wader_expert_hits_total", "Experts found in memory");
-  Counter& misses = counter("wader_expert_misses_total", "Experts read for a pass that waited");
-  Counter& bytes_read = counter("wader_expert_read_bytes_total", "Bytes of experts read");
-  Counter& wait_seconds =
-      counter("wader_expert_wait_seconds_total", "Seconds that passes waited for reads");
-  Counter& busy_seconds =
-      counter("wader_expert_reading_seconds_total", "Seconds with at least one read outstanding");
-  Counter& refused = counter("wader_requests_refused_total", "Requests refused by a full queue");
+  Follower hits{counter("wader_expert_hits_total", "Experts found in memory")};
+  Follower misses{counter("wader_expert_misses_total", "Experts read for a pass that waited")};
+  Follower bytes_read{counter("wader_expert_read_bytes_total", "Bytes of experts read")};
+  Follower wait_seconds{
+      counter("wader_expert_wait_seconds_total", "Seconds that passes waited for reads")};
+  Follower busy_seconds{
+      counter("wader_expert_reading_seconds_total", "Seconds with at least one read outstanding")};
+  Follower refused{counter("wader_requests_refused_total", "Requests refused by a full queue")};
 
   Histogram& histogram(const char* name, const char* help,
                        const Histogram::BucketBoundaries& buckets) {
@@ -139,12 +145,12 @@ std::string Metrics::text(const SchedulerStats& stats, uint64_t budget_bytes,
   f.usable_slots.Set(stats.engine.usable_slots);
   const auto asked = static_cast<double>(experts.hits + experts.misses);
   f.hit_rate.Set(asked > 0 ? static_cast<double>(experts.hits) / asked : 0);
-  follow(f.hits, static_cast<double>(experts.hits));
-  follow(f.misses, static_cast<double>(experts.misses));
-  follow(f.bytes_read, static_cast<double>(experts.bytes_read));
-  follow(f.wait_seconds, experts.wait_seconds);
-  follow(f.busy_seconds, experts.busy_seconds);
-  follow(f.refused, static_cast<double>(stats.refused));
+  f.hits.follow(static_cast<double>(experts.hits));
+  f.misses.follow(static_cast<double>(experts.misses));
+  f.bytes_read.follow(static_cast<double>(experts.bytes_read));
+  f.wait_seconds.follow(experts.wait_seconds);
+  f.busy_seconds.follow(experts.busy_seconds);
+  f.refused.follow(static_cast<double>(stats.refused));
   return prometheus::TextSerializer().Serialize(f.registry.Collect());
 }
 

@@ -15,8 +15,8 @@ struct ModelOpener {
   std::function<Result<std::unique_ptr<Engine>>(const std::filesystem::path& container,
                                                 RoutingListener on_routing)>
       open = {};
-  // What open() would plan with no other model loaded. From any thread but while open() runs; loads
-  // nothing.
+  // What open() would plan with no other model loaded; loads nothing. From any thread, after the
+  // first open().
   std::function<Result<MemoryPlan>(const std::filesystem::path& container)> plan = {};
 };
 

@@ -85,7 +85,8 @@ constexpr std::string_view kSchemas = R"json({
 "Text": {"type": "object", "properties": {"prompt": {"type": "string"}}},
 "Health": {"type": "object", "properties": {"status": {"type": "string"}}},
 "Stats": {"type": "object", "properties": {
-  "uptime_seconds": {"type": "number"}, "version": {"type": "string"},
+  "uptime_seconds": {"type": "number"}, "started_unix_ms": {"type": "integer"},
+    "version": {"type": "string"},
   "model": {"type": "object", "description": "shape, formats and size of the model that is served"},
   "plan": {"type": "object", "description": "the memory plan: bytes of each part of the budget"},
   "engine": {"type": "object", "properties": {"kernels": {"type": "string"}, "reads": {"type": "string"},
@@ -97,6 +98,7 @@ constexpr std::string_view kSchemas = R"json({
 "InstalledModels": {"type": "object", "properties": {
   "directory": {"type": "string"}, "free_bytes": {"type": ["integer", "null"]},
   "serving": {"type": ["string", "null"]}, "loading": {"type": ["string", "null"]},
+  "problem": {"type": ["string", "null"], "description": "why no model is served"},
   "models": {"type": "array", "items": {"type": "object", "properties": {
     "name": {"type": "string"}, "path": {"type": "string"},
     "state": {"enum": ["complete", "unfinished", "damaged", "stale"]},

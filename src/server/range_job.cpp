@@ -5,6 +5,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "base/error.h"
 #include "container/manifest.h"
@@ -85,12 +86,20 @@ Task<Status> run_probe(Service& service, ServedModel& model, const ProbePrompt& 
 }
 
 Task<Status> run_all(Service& service, ServedModel& model, const std::shared_ptr<RangeJob>& job) {
-  auto prompts = probe_prompts(*model.tokenizer, model.facts.context);
-  if (!prompts.ok()) co_return prompts.error();
-  for (const ProbePrompt& prompt : *prompts) job->total_bytes += prompt.text_bytes;
+  Status status;
+  std::vector<ProbePrompt> prompts;
+  co_await service.http->run_aside([&] {
+    auto made = probe_prompts(*model.tokenizer, model.facts.context);
+    if (made.ok())
+      prompts = std::move(made).value();
+    else
+      status = std::move(made).error();
+  });
+  if (!status.ok()) co_return status;
+  for (const ProbePrompt& prompt : prompts) job->total_bytes += prompt.text_bytes;
   tell(service.hub, "running", 0, job->total_bytes);
-  for (const ProbePrompt& prompt : *prompts) {
-    Status status = co_await run_probe(service, model, prompt, job);
+  for (const ProbePrompt& prompt : prompts) {
+    status = co_await run_probe(service, model, prompt, job);
     if (!status.ok()) co_return status;
   }
   Status written;
@@ -102,12 +111,21 @@ Task<Status> run_all(Service& service, ServedModel& model, const std::shared_ptr
   co_return written;
 }
 
+// Whatever comes in between: nothing is being built any more.
+struct Building {
+  explicit Building(Service& of) : service(of) {}
+  ~Building() { service.builds_range = false; }
+  Building(const Building&) = delete;
+  Building& operator=(const Building&) = delete;
+  Service& service;
+};
+
 }  // namespace
 
 Task<> build_range(Service& service, std::shared_ptr<ServedModel> model) {
+  const Building building(service);
   const auto job = std::make_shared<RangeJob>(model->engine().container().spec());
   const Status status = co_await run_all(service, *model, job);
-  service.builds_range = false;
   if (status.ok())
     tell(service.hub, "done", job->total_bytes, job->total_bytes);
   else

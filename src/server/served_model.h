@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "chat/chat.h"
 #include "engine/engine.h"
 #include "server/api.h"
+#include "server/http.h"
 #include "server/pass_recorder.h"
 #include "server/scheduler.h"
 
@@ -31,6 +33,7 @@ struct ServedModel {
   uint64_t max_text_bytes = 0;  // no longer text fits the context
   // What the disk gave when it was measured the way this engine reads; nothing where it never was.
   std::optional<double> disk_bytes_per_second;
+  std::set<HttpExchange*> requests = {};  // that hold it; the network's thread
 
   const Engine& engine() const { return scheduler->engine(); }
 };

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,9 +42,15 @@ struct Service {
   std::shared_ptr<ServedModel> leaving = nullptr;  // its last requests are ending
   std::string loading = {};                        // the name of the model that is to be served
   std::string problem = {};                        // why there is no model
+  std::set<std::string> removing = {};             // names of models
+  uint32_t previews = 0;                           // at work
   bool builds_range = false;
+  std::mutex range_file = {};  // its text is checked by one worker at a time
   InstallJobs installs = InstallJobs(hub);
 
+  const int64_t started_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
+                                      std::chrono::system_clock::now().time_since_epoch())
+                                      .count();  // tells one run of the server from the next
   double uptime_seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   }

@@ -75,6 +75,7 @@ Result<StatsSnapshot> read_members(const Json& json) {
   if (!json.is_object()) return corrupt_error("it is no JSON object");
   StatsSnapshot snapshot;
   ASSIGN_OR_RETURN(snapshot.uptime_seconds, json_number(json, "uptime_seconds", 0, kMostCounted));
+  ASSIGN_OR_RETURN(snapshot.started_unix_ms, json_number(json, "started_unix_ms", 0, kMostCounted));
   ASSIGN_OR_RETURN(snapshot.version, json_string(json, "version"));
   const Json* part = nullptr;
   const auto enter = [&](std::string_view key) -> Status {
@@ -103,7 +104,8 @@ Result<StatsSnapshot> read_members(const Json& json) {
 }
 
 bool continues(const StatsSnapshot& before, const StatsSnapshot& after) {
-  return after.uptime_seconds >= before.uptime_seconds && after.model == before.model &&
+  return after.started_unix_ms == before.started_unix_ms &&
+         after.uptime_seconds >= before.uptime_seconds && after.model == before.model &&
          std::ranges::equal(before.counters, after.counters, std::ranges::less_equal());
 }
 

@@ -45,7 +45,7 @@ constexpr size_t kStatsCounters = 20;
 
 struct StatsSnapshot {
   std::string model, family, version;  // as the server sent them: not safe for a terminal
-  double uptime_seconds = 0;
+  double uptime_seconds = 0, started_unix_ms = 0;
   MemoryPlan plan = {};  // its bytes, slots and sessions
   uint64_t resident_bytes = 0;
   uint64_t usable_slots = 0, running = 0, queued = 0;

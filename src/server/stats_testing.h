@@ -38,6 +38,7 @@ inline Json stats_document() {
     counters[name] = 0;
   return {
       {"uptime_seconds", 60.5},
+      {"started_unix_ms", 1764500000000},
       {"version", "1.2.3"},
       {"model", {{"id", "next"}, {"family", "qwen3_next"}}},
       {"plan",

@@ -96,7 +96,7 @@ test("what is installed, and what the planner says of it", { skip }, async () =>
 test("a page that connects is told the model, the experts in memory and the figures at once", { skip }, async () => {
   await complete([40, 41, 42]);
   const page = await watch();
-  await until("three events", () => page.list.length >= 3, 2);
+  await until("three events", () => page.list.length >= 3);
   page.stop();
   const [hello, resident, stats] = page.list;
   assert.deepEqual([hello.event, resident.event, stats.event], ["hello", "resident", "stats"]);
@@ -114,6 +114,7 @@ test("another model is loaded in the same memory, and back; answers are the same
   for (let turn = 0; turn < 3; turn++) {
     assert.deepEqual(await post("/wader/models/qwen/load"), { status: 200, body: { serving: "qwen" } });
     assert.equal((await get("/v1/models")).body.data[0].id, "qwen");
+    if (turn === 0) await until("the page is told", page.has("model", ({ state, name }) => state === "ready" && name === "qwen"));
     assert.equal((await get("/wader/stats")).body.plan.budget_bytes, budgetBytes);
     assert.equal((await complete(prompt)).status, 200);
     assert.equal((await complete(prompt, { model: "demo" })).status, 404, "a model that is not served is not answered for");
@@ -127,7 +128,6 @@ test("another model is loaded in the same memory, and back; answers are the same
   await until("the page has followed", () => last("model")?.state === "ready" && last("hello").model === "demo");
   page.stop();
   assert.equal(last("model").name, "demo");
-  assert.ok(page.has("model", ({ state, name }) => state === "ready" && name === "qwen")());
   assert.ok(server.rssBytes() <= budgetBytes, `${server.rssBytes()} bytes resident`);
 });
 
@@ -150,7 +150,8 @@ test("an answer in progress ends with an error, requests in between get 503, no 
     }
   })();
   const both = await Promise.all([1, 2].map(() => post("/wader/models/qwen/load")));
-  assert.deepEqual(both.map(({ status }) => status).sort(), [200, 409], "one at a time");
+  // The second comes while the first is at it, or finds it done.
+  assert.ok(both.some(({ status }) => status === 200) && both.every(({ status }) => [200, 409].includes(status)), JSON.stringify(both));
   over = true;
   await others;
   assert.equal(asked, answered + refused);
@@ -165,11 +166,17 @@ test("what does not fit or is damaged is refused, and the former model goes on",
   assert.equal((await model("damaged")).state, "damaged");
   assert.equal((await post("/wader/models/damaged/load")).status, 409);
   assert.match((await get("/wader/models/damaged/plan")).body.problem, /manifest/);
-  // Whole to the planner, but its tokenizer is gone: what cannot be served is found after the former one has gone.
+  // Whole to the planner; that its trunk is not what was written shows after the former model has gone.
   cpSync(join(home, "qwen.wader", "manifest.json"), join(damaged, "manifest.json"));
-  rmSync(join(damaged, "trunk.bin"));
+  const trunk = readFileSync(join(damaged, "trunk.bin"));
+  trunk[100] ^= 1;
+  writeFileSync(join(damaged, "trunk.bin"), trunk);
+  const page = await watch();
   const failed = await post("/wader/models/damaged/load");
-  assert.ok([409, 500].includes(failed.status), `${failed.status}`);
+  assert.equal(failed.status, 500);
+  assert.match(failed.body.error.message, /trunk/);
+  await until("pages are told", page.has("model", ({ state, error }) => state === "failed" && /trunk/.test(error)));
+  page.stop();
   assert.equal((await get("/health")).body.model, "demo");
   assert.equal((await complete([40, 41, 42])).status, 200);
   assert.equal((await post("/wader/models/damaged/remove")).status, 200);
@@ -210,7 +217,11 @@ test("a model of the hub is looked at, installed, paused, gone on with, and serv
   assert.equal((await post("/wader/models/slow/pause")).status, 202);
   await until("it is paused", page.has("install", ({ state }) => state === "paused"));
   assert.equal((await post("/wader/models/slow/pause")).status, 409);
-  assert.equal((await model("slow")).state, "unfinished");
+  const unfinished = await model("slow");
+  assert.deepEqual([unfinished.state, unfinished.source, unfinished.trunk_format], ["unfinished", "org/slow", "affine8"]);
+  const instead = await post("/wader/models", { source: "/elsewhere/slow" });
+  assert.equal(instead.status, 409, "what has been fetched is not dropped for another source");
+  assert.match(instead.body.error.message, /org\/slow/);
   assert.equal((await post("/wader/models/slow/load")).status, 409);
   assert.equal((await post("/wader/models", { source: "org/slow", trunk: "affine8" })).status, 202);
   await until("it is done", page.has("install", ({ state }) => state === "done"), 60);
@@ -239,14 +250,13 @@ test("an install that runs holds neither the port nor the server's end", { skip 
   await until("it began", () => existsSync(join(home, "slow.wader")));
   assert.equal((await own.kill("SIGTERM")).code, 0);
   const next = await startServer(wader, join(home, "qwen.wader"), ["--memory", "128MiB", "--quiet", "--port", port], environment);
-  await until("the install has ended", async () => {
-    const { models } = await (await fetch(`${next.url}/wader/models`)).json();
-    return models.some(({ name, state }) => name === "slow" && state === "unfinished");
-  });
+  // At 4 MB/s it would go on for another 5 s; nobody can remove what an install holds.
+  const told = performance.now();
   await until("nobody holds it", async () => {
     const removed = await fetch(`${next.url}/wader/models/slow/remove`,
       { method: "POST", headers: { "content-type": "application/json" }, body: "{}" });
     return removed.status === 200;
   });
+  assert.ok(performance.now() - told < 3000, "it was interrupted, and did not run to its end");
   assert.equal((await next.kill("SIGTERM")).code, 0);
 });

@@ -182,7 +182,7 @@ test("pages come from their directory and from nowhere else", { skip }, async ()
   const [status, text, headers] = await get("/");
   assert.equal(status, 200);
   assert.equal(text, "<!doctype html>page");
-  assert.match(headers.get("content-security-policy"), /script-src 'self'/);
+  assert.match(headers.get("content-security-policy"), /default-src 'self'/);
   assert.equal(headers.get("cross-origin-resource-policy"), "same-origin");
   assert.equal((await get("/app/lib/a.js"))[1], "let a;");
   for (const path of ["/app//etc/passwd", "/app/%2Fetc/passwd", "/app/.secret", "/app/lib/.secret", "/app/lib//a.js",

@@ -13,17 +13,24 @@ export class ApiError extends Error {
   }
 }
 
+let keyHere = "";
+
 export function apiKey() {
   try {
-    return localStorage.getItem(kKeyName) ?? "";
+    return localStorage.getItem(kKeyName) ?? keyHere;
   } catch {
-    return "";
+    return keyHere;
   }
 }
 
 export function setApiKey(key) {
-  if (key) localStorage.setItem(kKeyName, key);
-  else localStorage.removeItem(kKeyName);
+  keyHere = key;
+  try {
+    if (key) localStorage.setItem(kKeyName, key);
+    else localStorage.removeItem(kKeyName);
+  } catch {
+    // Storage is off: the key is this document's alone.
+  }
 }
 
 // Called when the server asks for a key or refuses the one it got.

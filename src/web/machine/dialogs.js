@@ -112,7 +112,7 @@ export class PlanDialog {
       const answer = await getJson(`wader/models/${encodeURIComponent(name)}/plan`);
       if (name === this.#name && this.element.open) this.#show(model, answer);
     } catch (error) {
-      this.#fail(error.message);
+      if (name === this.#name && this.element.open) this.#fail(error.message);
     }
   }
 

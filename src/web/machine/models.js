@@ -126,9 +126,8 @@ export function modelFacts(model, { loading, install }) {
 // The request that goes on with an unfinished install. Other formats than it was begun with would start it over, so
 // they are said: `begun` is the request that began it, where this page did; else what the list knows.
 export function resumeBody({ source, expert_format: experts, trunk_format: trunk }, install, begun) {
-  const from = source || install?.source;
-  if (begun && (!from || begun.source === from)) return begun;
-  const body = { source: from };
+  if (begun) return begun;
+  const body = { source: install?.source || source };
   if (kExpertFormats.some(([name]) => name === experts)) body.experts = experts;
   if (kTrunkFormats.includes(trunk)) body.trunk = trunk;
   return body;

@@ -201,7 +201,7 @@ class RangePage {
     }
     // The last of these events comes again with each connection.
     const seen = this.#building;
-    if (seen && state === "done") await this.#load(true);
+    if (state === "done") await this.#load(true);
     this.#setBuilding(false);
     if (seen && state === "failed")
       this.#fail(`The range map could not be built: ${error ?? "the server does not say why"}`);
