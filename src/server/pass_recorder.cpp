@@ -12,7 +12,8 @@
 namespace wader {
 namespace {
 
-constexpr std::chrono::milliseconds kFrameInterval{16};
+// More than a page draws, so that a replay of a fast model has most of its tokens.
+constexpr std::chrono::milliseconds kFrameInterval{4};
 constexpr std::chrono::milliseconds kResidentsInterval{500};
 
 std::string base64(std::span<const uint8_t> bytes) {

@@ -1,5 +1,5 @@
 // PassRecorder: makes events of the engine's passes for the hub. Lives in the engine's thread; does
-// next to nothing while nobody watches. Builds at most 60 frames a second: at more, frames are
+// next to nothing while nobody watches. Builds at most 250 frames a second: at more, frames are
 // skipped, never waited for.
 #pragma once
 

@@ -141,7 +141,7 @@ test("a replayed token shows exactly the experts that the server announced", opt
   const collected = collect(passes, abort.signal).catch((error) => assert.equal(error.name, "AbortError"));
   const page = await browser.open(url);
   await page.waitForFunction(() => document.querySelector("#live").dataset.state === "live");
-  await ask(page, "Hello");
+  await ask(page, "Write a Python function that merges two sorted lists.");
   await answered(page);
   await page.click("#tab-experts");
   const canvas = page.locator(".grid-canvas");
