@@ -19,7 +19,7 @@ class Served {
  public:
   // `port` 0: a free one.
   Served(const fs::path& home, const std::string& key, const std::string& port = "0")
-      : process_({"serve", "demo", "--port", port, "--kernels", "portable", "--memory", "256MiB"},
+      : process_({"serve", "demo", "--port", port, "--kernels", "portable", "--memory", "2GiB"},
                  {{"WADER_HOME", home.string()}, {"WADER_API_KEY", key}}, new_log(home)) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     for (;;) {
@@ -59,7 +59,7 @@ TEST_F(Cli, StatsOnce) {
   const RunResult result = wader({"stats", server.url(), "--once"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out,
-              AllOf(HasSubstr("demo ("), HasSubstr(server.url()), HasSubstr("budget 256.0 MiB"),
+              AllOf(HasSubstr("demo ("), HasSubstr(server.url()), HasSubstr("budget 2.0 GiB"),
                     HasSubstr("0.0 tok/s of answers"), HasSubstr("0 finished"),
                     HasSubstr("of the last 1 s"), Not(HasSubstr("\x1b"))));
   EXPECT_EQ(result.err, "");
@@ -68,7 +68,7 @@ TEST_F(Cli, StatsOnce) {
 
   const Json json = json_of(wader({"stats", server.url(), "--once", "--json"}));
   EXPECT_EQ(json["model"]["id"], "demo");
-  EXPECT_EQ(json["plan"]["budget_bytes"], 256 << 20);
+  EXPECT_EQ(json["plan"]["budget_bytes"], int64_t{2} << 30);
   EXPECT_TRUE(json["counters"].contains("decode_tokens"));
 }
 
