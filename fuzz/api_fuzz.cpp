@@ -37,7 +37,7 @@ void check_request(const AnswerRequest& request) {
   CHECK(request.max_tokens <= facts().context);
   CHECK(request.top_logprobs.value_or(0) <= 20);
   for (const std::string& stop : request.stop) CHECK(!stop.empty());
-  for (const auto& [id, bias] : request.logit_bias)
+  for (const auto& [id, bias] : request.sampling.logit_bias)
     CHECK(id >= 0 && id < 1000 && bias >= -100 && bias <= 100);
 }
 

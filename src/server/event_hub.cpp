@@ -15,8 +15,8 @@ constexpr size_t kMaxWaiting = 64;
 std::shared_ptr<EventHub::Watcher> EventHub::watch(asio::any_io_executor executor) {
   auto watcher = std::make_shared<Watcher>(std::move(executor));
   const std::lock_guard lock(mutex_);
-  for (const auto& [kind, event] : last_)
-    watcher->box_->post([&](Watcher::Waiting& waiting) { Watcher::add(waiting, event); });
+  for (const auto& last : last_)
+    watcher->box_->post([&](Watcher::Waiting& waiting) { Watcher::add(waiting, last.second); });
   watchers_.push_back(watcher);
   watched_ = true;
   return watcher;
