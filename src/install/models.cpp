@@ -74,52 +74,6 @@ void take_origin(const Json& origin, InstalledModel& model) {
     model.expert_format = std::move(format);
 }
 
-InstalledModel describe(const fs::path& path) {
-  InstalledModel model;
-  model.path = path;
-  model.name = path.stem().string();
-  model.disk_bytes = disk_bytes(path);
-  const auto take = [&](const Manifest& manifest) {
-    model.source = manifest.source;
-    model.family = manifest.spec.family;
-    model.expert_format = expert_format_text(manifest.experts.format);
-    model.trunk_format = trunk_format_text(manifest);
-    model.layers = manifest.spec.layer_count();
-    model.experts = manifest.spec.experts;
-  };
-  if (entry_exists(path / kJournalFile)) {
-    model.state = InstalledModel::State::unfinished;
-    if (const auto text = read_text_file(path / kJournalFile, kMaxManifestBytes); text.ok()) {
-      if (const auto origin = journal_origin(*text); origin.ok()) take_origin(*origin, model);
-    }
-    return model;
-  }
-  Result<Container> container = Container::open(path);
-  if (container.ok()) {
-    model.state = InstalledModel::State::complete;
-    take(container->manifest());
-    if (container->in_place()) model.in_place = container->in_place()->directory.string();
-    return model;
-  }
-  model.state = InstalledModel::State::damaged;
-  model.problem = container.error().message;
-  const Result<Container> kept = Container::open_to_repair(path);
-  if (!kept.ok() || !kept->in_place()) return model;
-  const Status source = check_source_files(*kept->in_place());
-  if (source.ok()) return model;
-  take(kept->manifest());
-  model.in_place = kept->in_place()->directory.string();
-  model.state = InstalledModel::State::stale;
-  model.problem =
-      directory_exists(kept->in_place()->directory)
-          ? source.error().message
-          : fmt::format(
-                "its checkpoint is not at {} any more: put it back, or use it where it is now and "
-                "`wader rm {}`",
-                model.in_place, model.name);
-  return model;
-}
-
 // A manifest of ours, of whatever version and however damaged, names its format; a journal of ours
 // begins as every journal does. Other programs have files of these names too.
 bool is_our_text(const fs::path& file) {
@@ -203,6 +157,52 @@ Result<fs::path> models_directory() {
   return not_found_error("neither WADER_HOME nor HOME is set: where are the models?");
 }
 
+InstalledModel describe_model(const fs::path& path) {
+  InstalledModel model;
+  model.path = path;
+  model.name = path.stem().string();
+  model.disk_bytes = disk_bytes(path);
+  const auto take = [&](const Manifest& manifest) {
+    model.source = manifest.source;
+    model.family = manifest.spec.family;
+    model.expert_format = expert_format_text(manifest.experts.format);
+    model.trunk_format = trunk_format_text(manifest);
+    model.layers = manifest.spec.layer_count();
+    model.experts = manifest.spec.experts;
+  };
+  if (entry_exists(path / kJournalFile)) {
+    model.state = InstalledModel::State::unfinished;
+    if (const auto text = read_text_file(path / kJournalFile, kMaxManifestBytes); text.ok()) {
+      if (const auto origin = journal_origin(*text); origin.ok()) take_origin(*origin, model);
+    }
+    return model;
+  }
+  Result<Container> container = Container::open(path);
+  if (container.ok()) {
+    model.state = InstalledModel::State::complete;
+    take(container->manifest());
+    if (container->in_place()) model.in_place = container->in_place()->directory.string();
+    return model;
+  }
+  model.state = InstalledModel::State::damaged;
+  model.problem = container.error().message;
+  const Result<Container> kept = Container::open_to_repair(path);
+  if (!kept.ok() || !kept->in_place()) return model;
+  const Status source = check_source_files(*kept->in_place());
+  if (source.ok()) return model;
+  take(kept->manifest());
+  model.in_place = kept->in_place()->directory.string();
+  model.state = InstalledModel::State::stale;
+  model.problem =
+      directory_exists(kept->in_place()->directory)
+          ? source.error().message
+          : fmt::format(
+                "its checkpoint is not at {} any more: put it back, or use it where it is now and "
+                "`wader rm {}`",
+                model.in_place, model.name);
+  return model;
+}
+
 std::vector<InstalledModel> list_models(const fs::path& directory) {
   std::vector<fs::path> paths;
   std::error_code error;
@@ -213,7 +213,7 @@ std::vector<InstalledModel> list_models(const fs::path& directory) {
     }
   }
   std::vector<InstalledModel> models;
-  for (const fs::path& path : paths) models.push_back(describe(path));
+  for (const fs::path& path : paths) models.push_back(describe_model(path));
   std::sort(models.begin(), models.end(),
             [](const InstalledModel& a, const InstalledModel& b) { return a.name < b.name; });
   return models;

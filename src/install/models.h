@@ -31,6 +31,9 @@ struct InstalledModel {
   uint64_t disk_bytes = 0;  // blocks in use
 };
 
+// The container at `path`, whether it is one or not.
+InstalledModel describe_model(const std::filesystem::path& path);
+
 std::string_view state_name(InstalledModel::State state);  // "complete"
 // As `wader list --json` and /wader/models show it.
 Json installed_model_json(const InstalledModel& model);

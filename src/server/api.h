@@ -77,13 +77,13 @@ ApiResult<TokenizeRequest> parse_tokenize(const Json& body, const ModelFacts& fa
 ApiResult<std::vector<TokenId>> parse_detokenize(const Json& body, const ModelFacts& facts);
 
 // A body read by one of these.
-template <typename T>
+template <typename T, typename... Facts>
 ApiResult<T> read_request(std::string_view body,
-                          ApiResult<T> (*parse)(const Json&, const ModelFacts&),
-                          const ModelFacts& facts) {
+                          ApiResult<T> (*parse)(const Json&, const Facts&...),
+                          const Facts&... facts) {
   ApiResult<Json> json = parse_body(body);
   if (auto* error = std::get_if<ApiError>(&json)) return std::move(*error);
-  return parse(std::get<Json>(json), facts);
+  return parse(std::get<Json>(json), facts...);
 }
 
 // Of a request that ChatFormat::render() refuses. `origin` as in ResponsesRequest.

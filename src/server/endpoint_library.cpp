@@ -1,6 +1,7 @@
 // /wader/models: what is installed and what is being installed; loading, installing, removing.
 #include <fmt/format.h>
 
+#include "base/on_exit.h"
 #include "install/disk_room.h"
 #include "install/models.h"
 #include "model/plan_json.h"
@@ -15,15 +16,24 @@ namespace {
 constexpr uint32_t kMaxInstalls = 4, kMaxPreviews = 4;  // at once
 constexpr uint64_t kMaxBodyBytes = 64 << 10;
 
-Json model_json(const InstalledModel& model, const std::filesystem::path& served) {
+// Of the model that is served; empty where there is none.
+std::filesystem::path served_path(const Service& service) {
+  return service.model ? service.model->container : std::filesystem::path();
+}
+
+bool is_same(const std::filesystem::path& a, const std::filesystem::path& b) {
   std::error_code ignored;
+  return std::filesystem::equivalent(a, b, ignored);
+}
+
+Json model_json(const InstalledModel& model, const std::filesystem::path& served) {
   Json json = installed_model_json(model);
-  json["serving"] = !served.empty() && std::filesystem::equivalent(model.path, served, ignored);
+  json["serving"] = is_same(model.path, served);
   return json;
 }
 
 Task<> list(Service& service, HttpExchange& exchange) {
-  const std::filesystem::path served = service.model ? service.model->container : "";
+  const std::filesystem::path served = served_path(service);
   Json models = Json::array();
   Json free = nullptr;
   co_await service.http->run_aside([&] {
@@ -46,11 +56,16 @@ Task<> list(Service& service, HttpExchange& exchange) {
   co_await exchange.send(json_response(body));
 }
 
+std::filesystem::path path_of(const Service& service, std::string_view name) {
+  return service.models_directory / fmt::format("{}.wader", name);
+}
+
 // Of the model that the request's path names, installed whole or in part.
-std::optional<std::filesystem::path> path_of(const Service& service, const HttpExchange& exchange) {
+std::optional<std::filesystem::path> asked_path(const Service& service,
+                                                const HttpExchange& exchange) {
   const std::string_view name = exchange.request().path_value("name");
   if (name.empty() || name.starts_with('.') || name.find('/') != name.npos) return {};
-  const std::filesystem::path path = service.models_directory / fmt::format("{}.wader", name);
+  const std::filesystem::path path = path_of(service, name);
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return {};
   return path;
@@ -83,7 +98,7 @@ std::optional<HttpResponse> refuse_change(const Service& service, const HttpExch
 }
 
 Task<> plan(Service& service, HttpExchange& exchange) {
-  const auto path = path_of(service, exchange);
+  const auto path = asked_path(service, exchange);
   if (auto refusal = refuse(service, exchange, path)) {
     co_await exchange.send(*std::move(refusal));
     co_return;
@@ -102,39 +117,22 @@ Task<> plan(Service& service, HttpExchange& exchange) {
   co_await exchange.send(json_response(body));
 }
 
-bool is_served(const Service& service, const std::filesystem::path& path) {
-  std::error_code ignored;
-  return service.model && std::filesystem::equivalent(service.model->container, path, ignored);
-}
-
 Task<> load(Service& service, HttpExchange& exchange) {
-  const auto path = path_of(service, exchange);
+  const auto path = asked_path(service, exchange);
   HttpResponse response;
   if (auto refusal = refuse_change(service, exchange, path))
     response = *std::move(refusal);
-  else if (is_served(service, *path))
+  else if (is_same(served_path(service), *path))
     response = json_response({{"serving", path->stem().string()}});
   else
     response = co_await switch_model(service, *path);
   co_await exchange.send(std::move(response));
 }
 
-// There as long as this is.
-struct Entry {
-  Entry(std::set<std::string>& set, std::string of) : names(set), name(std::move(of)) {
-    names.insert(name);
-  }
-  ~Entry() { names.erase(name); }
-  Entry(const Entry&) = delete;
-  Entry& operator=(const Entry&) = delete;
-  std::set<std::string>& names;
-  const std::string name;
-};
-
 Task<> remove(Service& service, HttpExchange& exchange) {
-  const auto path = path_of(service, exchange);
+  const auto path = asked_path(service, exchange);
   auto refusal = refuse_change(service, exchange, path);
-  if (!refusal && is_served(service, *path))
+  if (!refusal && is_same(served_path(service), *path))
     refusal = error_response(
         409, fmt::format("{} is served: load another model first", path->stem().string()));
   if (refusal) {
@@ -143,7 +141,9 @@ Task<> remove(Service& service, HttpExchange& exchange) {
   }
   Status status;
   {
-    const Entry entry(service.removing, path->stem().string());
+    const std::string name = path->stem().string();
+    service.removing.insert(name);
+    const OnExit removed([&] { service.removing.erase(name); });
     co_await service.http->run_aside([&] { status = remove_model(*path); });
   }
   if (status.ok()) service.installs.forget(path->stem().string());
@@ -166,12 +166,7 @@ Task<> pause(Service& service, HttpExchange& exchange) {
 // The request, or its refusal as `response`.
 std::optional<InstallRequest> install_request(const HttpExchange& exchange,
                                               HttpResponse& response) {
-  const ApiResult<Json> json = parse_body(exchange.request().body);
-  if (const auto* error = std::get_if<ApiError>(&json)) {
-    response = error_response(*error);
-    return {};
-  }
-  ApiResult<InstallRequest> request = parse_install(std::get<Json>(json));
+  ApiResult<InstallRequest> request = read_request(exchange.request().body, parse_install);
   if (const auto* error = std::get_if<ApiError>(&request)) {
     response = error_response(*error);
     return {};
@@ -192,14 +187,13 @@ std::optional<HttpResponse> refuse_install(const Service& service, const Install
 // What has been fetched of another source would be dropped without a word.
 std::optional<HttpResponse> refuse_replacement(const Service& service,
                                                const InstallRequest& request) {
-  for (const InstalledModel& model : list_models(service.models_directory))
-    if (model.name == request.name && model.state == InstalledModel::State::unfinished &&
-        !model.source.empty() && model.source != request.source)
-      return error_response(409,
-                            fmt::format("{} is being made of {}, and unfinished: go on with that, "
-                                        "or remove it first",
-                                        model.name, model.source));
-  return {};
+  const InstalledModel there = describe_model(path_of(service, request.name));
+  if (there.state != InstalledModel::State::unfinished || there.source.empty() ||
+      there.source == request.source)
+    return {};
+  return error_response(409, fmt::format("{} is being made of {}, and unfinished: go on with that, "
+                                         "or remove it first",
+                                         there.name, there.source));
 }
 
 Task<> install(Service& service, HttpExchange& exchange) {
@@ -243,21 +237,14 @@ Task<HttpResponse> look(Service& service, HttpExchange& exchange, InstallRequest
   co_return json_response(*plan);
 }
 
-struct Count {
-  explicit Count(uint32_t& of) : counter(of) { ++counter; }
-  ~Count() { --counter; }
-  Count(const Count&) = delete;
-  Count& operator=(const Count&) = delete;
-  uint32_t& counter;
-};
-
 Task<> preview(Service& service, HttpExchange& exchange) {
   HttpResponse response;
   std::optional<InstallRequest> request = install_request(exchange, response);
   if (request && service.previews >= kMaxPreviews) {
     response = error_response(429, "other sources are being looked at; try again later");
   } else if (request) {
-    const Count count(service.previews);
+    ++service.previews;
+    const OnExit looked([&] { --service.previews; });
     response = co_await look(service, exchange, *std::move(request));
   }
   co_await exchange.send(std::move(response));

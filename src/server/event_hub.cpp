@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "server/sse.h"
+
 namespace wader {
 
 namespace asio = boost::asio;
@@ -33,6 +35,10 @@ void EventHub::publish(HubEvent event) {
     return !watcher;
   });
   watched_ = !watchers_.empty();
+}
+
+void EventHub::tell(std::string_view name, const Json& data) {
+  publish({.text = sse_event(std::string_view(json_text(data)), name), .kind = std::string(name)});
 }
 
 void EventHub::forget(const std::string& kind) {

@@ -12,9 +12,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "server/mailbox.h"
 
 namespace wader {
@@ -53,7 +55,9 @@ class EventHub {
   std::shared_ptr<Watcher> watch(boost::asio::any_io_executor executor);
   // Whether anybody watches: nothing need be made where nobody does. From any thread.
   bool watched() const { return watched_.load(std::memory_order_relaxed); }
-  void publish(HubEvent event);          // from any thread
+  void publish(HubEvent event);  // from any thread
+  // An event of that name, which is its kind.
+  void tell(std::string_view name, const Json& data);
   void forget(const std::string& kind);  // newcomers are not told what is no more
 
  private:

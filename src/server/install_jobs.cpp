@@ -7,6 +7,7 @@
 #include <boost/asio/detached.hpp>
 #include <utility>
 
+#include "base/on_exit.h"
 #include "server/sse.h"
 
 namespace wader {
@@ -84,23 +85,6 @@ void InstallJobs::forget(std::string_view name) {
   std::erase_if(jobs_, [&](const auto& job) { return job->name == name && !job->works(); });
 }
 
-// A process that pause() can find, and a job that has ended when this has.
-struct InstallJobs::Running {
-  Running(InstallJobs& of, InstallJob& its, ChildProcess& child)
-      : jobs(of), job(its), process(child) {
-    jobs.processes_.emplace_back(job.name, &process);
-  }
-  ~Running() {
-    std::erase_if(jobs.processes_, [&](const auto& entry) { return entry.second == &process; });
-    if (job.works()) job.state = InstallJob::State::failed;
-  }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-  InstallJobs& jobs;
-  InstallJob& job;
-  ChildProcess& process;
-};
-
 Task<> InstallJobs::run(boost::asio::any_io_executor executor, std::shared_ptr<InstallJob> job,
                         std::vector<std::string> arguments) {
   const auto process = ChildProcess::start(executor, arguments);
@@ -111,7 +95,11 @@ Task<> InstallJobs::run(boost::asio::any_io_executor executor, std::shared_ptr<I
     co_return;
   }
   ChildProcess& child = **process;
-  const Running running(*this, *job, child);
+  job->process = &child;
+  const OnExit ended([&] {  // also where something throws
+    job->process = nullptr;
+    if (job->works()) job->state = InstallJob::State::failed;
+  });
   if (job->state == InstallJob::State::pausing) child.interrupt();
   auto told = std::chrono::steady_clock::now();
   for (;;) {
@@ -139,8 +127,7 @@ bool InstallJobs::pause(std::string_view name) {
     return entry->name == name && entry->works();
   });
   if (job == jobs_.end()) return false;
-  for (const auto& [of, process] : processes_)
-    if (of == name) process->interrupt();
+  if ((*job)->process != nullptr) (*job)->process->interrupt();
   (*job)->state = InstallJob::State::pausing;
   tell(**job);
   return true;

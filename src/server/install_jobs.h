@@ -24,6 +24,7 @@ struct InstallJob {
   std::string stage = {};  // "experts"
   uint64_t done_bytes = 0, total_bytes = 0;
   std::string error = {};
+  ChildProcess* process = nullptr;  // while it runs, as pause() finds it
 
   bool works() const { return state == State::running || state == State::pausing; }
 };
@@ -50,14 +51,12 @@ class InstallJobs {
   void forget(std::string_view name);  // a job that has ended: the model has been removed
 
  private:
-  struct Running;
   Task<> run(boost::asio::any_io_executor executor, std::shared_ptr<InstallJob> job,
              std::vector<std::string> arguments);
   void tell(const InstallJob& job);
 
   EventHub& hub_;
   std::vector<std::shared_ptr<InstallJob>> jobs_;
-  std::vector<std::pair<std::string, ChildProcess*>> processes_;  // that run, owned by run()
 };
 
 }  // namespace wader

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "server/sse.h"
+#include "base/on_exit.h"
 
 namespace wader {
 namespace {
@@ -20,8 +20,7 @@ void tell(Service& service, std::string_view state, std::string_view name,
           std::string_view error = {}) {
   Json json = {{"state", state}, {"name", name}};
   if (!error.empty()) json["error"] = error;
-  const std::string text = json_text(json);
-  service.hub.publish({sse_event(text, "model"), false, "model"});
+  service.hub.tell("model", json);
 }
 
 // As service.model, or the error.
@@ -54,17 +53,6 @@ Task<> let_go(Service& service) {
   co_await service.http->run_aside([&last] { last.reset(); });
 }
 
-// Whatever comes in between: nothing is being loaded any more.
-struct Loading {
-  explicit Loading(Service& of, std::string name) : service(of) {
-    service.loading = std::move(name);
-  }
-  ~Loading() { service.loading.clear(); }
-  Loading(const Loading&) = delete;
-  Loading& operator=(const Loading&) = delete;
-  Service& service;
-};
-
 }  // namespace
 
 Result<std::shared_ptr<ServedModel>> open_served_model(Service& service,
@@ -78,7 +66,8 @@ Result<std::shared_ptr<ServedModel>> open_served_model(Service& service,
 
 Task<HttpResponse> switch_model(Service& service, std::filesystem::path container) {
   const std::string name = container.stem().string();
-  const Loading loading(service, name);
+  service.loading = name;
+  const OnExit loaded([&] { service.loading.clear(); });  // also where something throws
   Status status;
   co_await service.http->run_aside([&] {
     const auto plan = service.opener.plan(container);

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/json.h"
-#include "server/sse.h"
 
 namespace wader {
 namespace {
@@ -46,7 +45,7 @@ void PassRecorder::attach(const Engine& engine, std::string_view model) {
                       {"moe_layers", moe_layers_},
                       {"experts", experts_},
                       {"experts_per_token", experts_per_token_}};
-  hub_.publish({sse_event(std::string_view(json_text(hello)), "hello"), false, "hello"});
+  hub_.tell("hello", hello);
   publish_residents();
 }
 
@@ -92,8 +91,7 @@ void PassRecorder::publish_residents() {
   for (size_t l = 0; l < moe_layers_.size(); ++l)
     for (uint32_t e = 0; e < experts_; ++e)
       if (engine_->is_resident(moe_layers_[l], e)) set_bit(bits, l * experts_ + e);
-  hub_.publish({fmt::format("event: resident\ndata: {{\"bits\":\"{}\"}}\n\n", base64(bits)), false,
-                "resident"});
+  hub_.tell("resident", {{"bits", base64(bits)}});
 }
 
 }  // namespace wader

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/on_exit.h"
 #include "container/manifest.h"
 #include "io/file.h"
 #include "range/range_file.h"
 #include "range/range_probe.h"
 #include "server/generation_stream.h"
-#include "server/sse.h"
 
 namespace wader {
 namespace {
@@ -24,8 +24,7 @@ void tell(EventHub& hub, std::string_view state, uint64_t done, uint64_t total,
           std::string_view error = {}) {
   Json json = {{"state", state}, {"done", done}, {"total", total}};
   if (!error.empty()) json["error"] = error;
-  const std::string text = json_text(json);
-  hub.publish({sse_event(text, "range"), false, "range"});
+  hub.tell("range", json);
 }
 
 struct RangeJob {
@@ -111,19 +110,10 @@ Task<Status> run_all(Service& service, ServedModel& model, const std::shared_ptr
   co_return written;
 }
 
-// Whatever comes in between: nothing is being built any more.
-struct Building {
-  explicit Building(Service& of) : service(of) {}
-  ~Building() { service.builds_range = false; }
-  Building(const Building&) = delete;
-  Building& operator=(const Building&) = delete;
-  Service& service;
-};
-
 }  // namespace
 
 Task<> build_range(Service& service, std::shared_ptr<ServedModel> model) {
-  const Building building(service);
+  const OnExit built([&] { service.builds_range = false; });  // also where something throws
   const auto job = std::make_shared<RangeJob>(model->engine().container().spec());
   const Status status = co_await run_all(service, *model, job);
   if (status.ok())
