@@ -225,13 +225,25 @@ Result<std::string> read_range_text(const std::filesystem::path& container, uint
   return text;
 }
 
+namespace {
+
+// Or has nothing in it.
+bool begins_as_a_map(const std::filesystem::path& path) {
+  const auto file = File::open(path, File::Mode::read);
+  if (!file.ok()) return false;
+  const auto size = file->size();
+  if (size.ok() && *size == 0) return true;
+  std::string start(kFileStart.size(), '\0');
+  return file->read_at(0, std::as_writable_bytes(std::span(start))).ok() && start == kFileStart;
+}
+
+}  // namespace
+
 Status check_range_writable(const std::filesystem::path& file) {
   std::error_code ignored;
   const auto there = std::filesystem::symlink_status(file, ignored).type();
   if (there != std::filesystem::file_type::not_found) {
-    const auto text = read_text_file(file, kMaxRangeFileBytes);
-    if (there != std::filesystem::file_type::regular || !text.ok() ||
-        !(text->empty() || text->starts_with(kFileStart)))
+    if (there != std::filesystem::file_type::regular || !begins_as_a_map(file))
       return already_exists_error("{} is there, and no range map: it would be lost", file.string());
   }
   const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";
