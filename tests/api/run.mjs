@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { installModel, modelNames } from "./models.mjs";
-import { startServer } from "./server.mjs";
+import { exitAfter, startServer } from "./server.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const [wader, model, ...names] = process.argv.slice(2);
@@ -42,7 +42,4 @@ setTimeout(() => {
   tests.kill("SIGKILL");
 }, 280_000).unref();
 const code = await new Promise((done) => tests.on("exit", (status) => done(status ?? 1)));
-if (!server.alive()) console.error(`the server ended during the tests: ${server.errors.slice(-4000)}`);
-const { code: status } = server.alive() ? await server.kill("SIGTERM") : { code: 1 };
-if (status !== 0) console.error(`the server ended with status ${status}: ${server.errors.slice(-4000)}`);
-process.exit(code !== 0 || status !== 0 ? 1 : 0);
+await exitAfter(server, code);

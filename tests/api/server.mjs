@@ -66,3 +66,11 @@ export async function startServer(wader, container, flags = [], env = {}) {
   server.errors = err;
   return server;
 }
+
+// Ends the server, says what is wrong with its end, and this process with what all of it comes to. `code`: the tests'.
+export async function exitAfter(server, code) {
+  if (!server.alive()) console.error(`the server ended during the tests: ${server.errors.slice(-4000)}`);
+  const { code: status } = server.alive() ? await server.kill("SIGTERM") : { code: 1 };
+  if (status !== 0) console.error(`the server ended with status ${status}: ${server.errors.slice(-4000)}`);
+  process.exit(code !== 0 || status !== 0 ? 1 : 0);
+}

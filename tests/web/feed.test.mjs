@@ -20,6 +20,17 @@ function stream() {
   return { response: () => new Response(body), send, end: () => controller.close() };
 }
 
+// A server with model a, its feed live: its stream.
+async function begin() {
+  const events = stream();
+  server.set("wader/stats", () => json(kStats));
+  server.set("wader/events", events.response);
+  feed.start();
+  events.send("hello", { model: "a" });
+  await settled();
+  return events;
+}
+
 const settled = () => new Promise((done) => setTimeout(done, 20));
 
 beforeEach(() => {
@@ -62,12 +73,7 @@ test("a server without a model is loading, and its hello brings the facts", asyn
 });
 
 test("facts that were asked for before the model went are not believed", async () => {
-  const events = stream();
-  server.set("wader/stats", () => json(kStats));
-  server.set("wader/events", events.response);
-  feed.start();
-  events.send("hello", { model: "a" });
-  await settled();
+  const events = await begin();
   assert.deepEqual([feed.state, seen], ["live", ["a", "live"]]);
   let answer;
   server.set("wader/stats", () => new Promise((done) => (answer = () => done(json(kStats)))));
@@ -112,12 +118,7 @@ test("an event that was missed is made up for by looking at the list", async () 
 });
 
 test("a server whose feed ends is offline, one that wants a key is denied", async () => {
-  const events = stream();
-  server.set("wader/stats", () => json(kStats));
-  server.set("wader/events", events.response);
-  feed.start();
-  events.send("hello", { model: "a" });
-  await settled();
+  const events = await begin();
   events.end();
   await settled();
   assert.equal(feed.state, "offline");

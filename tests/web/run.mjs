@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { installModel } from "../api/models.mjs";
-import { startServer } from "../api/server.mjs";
+import { exitAfter, startServer } from "../api/server.mjs";
 import { skip } from "./browser.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
@@ -54,7 +54,4 @@ for (const file of files) {
   const ended = await new Promise((done) => tests.on("exit", (status) => done(status ?? 1)));
   code ||= ended;
 }
-if (!server.alive()) console.error(`the server ended during the tests: ${server.errors.slice(-4000)}`);
-const { code: status } = server.alive() ? await server.kill("SIGTERM") : { code: 1 };
-if (status !== 0) console.error(`the server ended with status ${status}: ${server.errors.slice(-4000)}`);
-process.exit(code !== 0 || status !== 0 ? 1 : 0);
+await exitAfter(server, code);
