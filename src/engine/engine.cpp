@@ -28,8 +28,8 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const Container& container) {
   return std::make_unique<Tokenizer>(std::move(tokenizer));
 }
 
-// Code, libraries and stacks; 6.3 to 7.0 MiB of pages were seen resident after a start when this was
-// chosen. With the server in the binary it is 8.7, which then counts (docs/results.md).
+// Code, libraries and stacks; 6.3 to 7.0 MiB of pages were seen resident after a start when this
+// was chosen. With the server in the binary it is 8.7, which then counts (docs/results.md).
 constexpr uint64_t kProgramBytes = 7 * kMiB + kMiB / 2;
 
 // What the process holds before the model is loaded. Resident pages differ by some tenths of a MiB
