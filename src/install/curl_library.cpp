@@ -1,9 +1,7 @@
 #include "install/curl_library.h"
 
-#include <dlfcn.h>
-
-#include "base/check.h"
 #include "base/error.h"
+#include "install/dynamic_library.h"
 
 // curl.h wraps these in macros that check types and call the functions by name.
 #undef curl_easy_setopt
@@ -12,16 +10,10 @@
 namespace wader {
 namespace {
 
-constexpr const char* kName = "libcurl.so.4";
-
 Result<CurlLibrary> load() {
-  void* const handle = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr)
-    return unsupported_error("{}: downloads need libcurl; install the package libcurl4", dlerror());
+  ASSIGN_OR_RETURN(const DynamicLibrary file, DynamicLibrary::open("libcurl.so.4", "libcurl4"));
   CurlLibrary library;
-#define WADER_CURL_LOAD(name)                                                            \
-  library.name = reinterpret_cast<decltype(library.name)>(dlsym(handle, "curl_" #name)); \
-  if (library.name == nullptr) return unsupported_error("{} has no curl_" #name, kName);
+#define WADER_CURL_LOAD(name) RETURN_IF_ERROR(file.find("curl_" #name, library.name));
   WADER_CURL_FUNCTIONS(WADER_CURL_LOAD)
 #undef WADER_CURL_LOAD
   if (const CURLcode code = library.global_init(CURL_GLOBAL_DEFAULT); code != CURLE_OK)

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "base/units.h"
+#include "install/crypto_library.h"
 #include "install/curl_library.h"
 
 namespace wader {
@@ -192,6 +193,7 @@ HttpLoop::HttpLoop(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<HttpLoop>> HttpLoop::create(const HttpSettings& settings) {
   RETURN_IF_ERROR(load_curl());
+  RETURN_IF_ERROR(load_crypto());  // for what its user checks bodies with
   auto state = std::make_unique<State>();
   state->settings = settings;
   state->multi = curl().multi_init();

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "checkpoint/checkpoint_testing.h"
+#include "install/crypto_library.h"
 #include "install/fetch_window.h"
 #include "install/sha_check.h"
 
@@ -162,20 +163,27 @@ TEST(ProofPlan, RandomPlansHoldWhatTheySay) {
   }
 }
 
+struct ShaChecks : ::testing::Test {
+  void SetUp() override {
+    const Status loaded = load_crypto();
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  }
+};
+
 std::string digest_of(ShaCheck& check, std::string_view text, size_t piece) {
   for (size_t at = check.frontier(); at < text.size(); at += piece)
     check.pass(at, std::as_bytes(std::span(text.substr(at, piece))));
   return check.hex();
 }
 
-TEST(ShaCheck, AgreesWithThePublishedDigests) {  // FIPS 180-4, the examples of NIST
+TEST_F(ShaChecks, AgreesWithThePublishedDigests) {  // FIPS 180-4, the examples of NIST
   EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   ShaCheck check(3);
   EXPECT_EQ(digest_of(check, "abc", 1), sha256_hex("abc"));
   EXPECT_EQ(git_blob_hex("hello\n"), "ce013625030ba8dba906f756967f9e9ca394464a");
 }
 
-TEST(ShaCheck, TakesBytesInTheirTurnOnly) {
+TEST_F(ShaChecks, TakesBytesInTheirTurnOnly) {
   const std::string text(1000, 'x');
   const auto bytes = std::as_bytes(std::span(text));
   ShaCheck check(1000);
@@ -190,7 +198,7 @@ TEST(ShaCheck, TakesBytesInTheirTurnOnly) {
   EXPECT_EQ(check.hex(), sha256_hex(text));
 }
 
-TEST(ShaCheck, GoesOnInAnotherProcess) {
+TEST_F(ShaChecks, GoesOnInAnotherProcess) {
   std::string text(5000, '\0');
   std::mt19937 random(1);
   for (char& c : text) c = static_cast<char>(random());

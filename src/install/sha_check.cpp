@@ -1,31 +1,14 @@
-#define OPENSSL_SUPPRESS_DEPRECATED  // SHA256_Init and its kin
 #include "install/sha_check.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
-#include <openssl/sha.h>
 
 #include <cstring>
 
 #include "base/check.h"
+#include "install/crypto_library.h"
 
 namespace wader {
 namespace {
-
-struct ContextDeleter {
-  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-};
-using Context = std::unique_ptr<EVP_MD_CTX, ContextDeleter>;
-
-Context begin(const EVP_MD* kind) {
-  Context context(EVP_MD_CTX_new());
-  CHECK(context != nullptr && EVP_DigestInit_ex(context.get(), kind, nullptr) == 1);
-  return context;
-}
-
-void add(const Context& context, const void* bytes, size_t count) {
-  CHECK(EVP_DigestUpdate(context.get(), bytes, count) == 1);
-}
 
 std::string hex_of(std::span<const unsigned char> digest) {
   std::string hex;
@@ -33,35 +16,37 @@ std::string hex_of(std::span<const unsigned char> digest) {
   return hex;
 }
 
-std::string end(const Context& context) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned bytes = 0;
-  CHECK(EVP_DigestFinal_ex(context.get(), digest, &bytes) == 1);
-  return hex_of(std::span(digest).first(bytes));
+std::string sha256_end(SHA256_CTX& context) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  CHECK(crypto().SHA256_Final(digest.data(), &context) == 1);
+  return hex_of(digest);
 }
 
 }  // namespace
 
 std::string sha256_hex(std::string_view bytes) {
-  const Context context = begin(EVP_sha256());
-  add(context, bytes.data(), bytes.size());
-  return end(context);
+  SHA256_CTX context;
+  CHECK(crypto().SHA256_Init(&context) == 1);
+  CHECK(crypto().SHA256_Update(&context, bytes.data(), bytes.size()) == 1);
+  return sha256_end(context);
 }
 
 std::string git_blob_hex(std::string_view bytes) {
-  const Context context = begin(EVP_sha1());
+  SHA_CTX context;
+  CHECK(crypto().SHA1_Init(&context) == 1);
   const std::string head = fmt::format("blob {}", bytes.size());
-  add(context, head.c_str(), head.size() + 1);
-  add(context, bytes.data(), bytes.size());
-  return end(context);
+  CHECK(crypto().SHA1_Update(&context, head.c_str(), head.size() + 1) == 1);
+  CHECK(crypto().SHA1_Update(&context, bytes.data(), bytes.size()) == 1);
+  std::array<unsigned char, SHA_DIGEST_LENGTH> digest;
+  CHECK(crypto().SHA1_Final(digest.data(), &context) == 1);
+  return hex_of(digest);
 }
 
-// The plain functions of libcrypto and not EVP: their state is bytes that can be kept.
 static_assert(sizeof(SHA256_CTX) <= sizeof(ShaCheck::State));
 
 ShaCheck::ShaCheck(uint64_t file_bytes) : file_bytes_(file_bytes) {
   SHA256_CTX context;
-  CHECK(SHA256_Init(&context) == 1);
+  CHECK(crypto().SHA256_Init(&context) == 1);
   std::memcpy(state_.data(), &context, sizeof context);
 }
 
@@ -70,7 +55,7 @@ void ShaCheck::pass(uint64_t offset, std::span<const std::byte> bytes) {
   bytes = bytes.subspan(frontier_ - offset);
   SHA256_CTX context;
   std::memcpy(&context, state_.data(), sizeof context);
-  CHECK(SHA256_Update(&context, bytes.data(), bytes.size()) == 1);
+  CHECK(crypto().SHA256_Update(&context, bytes.data(), bytes.size()) == 1);
   std::memcpy(state_.data(), &context, sizeof context);
   frontier_ += bytes.size();
 }
@@ -79,9 +64,7 @@ std::string ShaCheck::hex() const {
   CHECK(whole());
   SHA256_CTX context;
   std::memcpy(&context, state_.data(), sizeof context);
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
-  CHECK(SHA256_Final(digest.data(), &context) == 1);
-  return hex_of(digest);
+  return sha256_end(context);
 }
 
 ShaCheck::State ShaCheck::state() const {

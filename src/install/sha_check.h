@@ -1,4 +1,5 @@
 // Digests that the hub gives of its files: SHA-256 of the contents, or git's SHA-1 of the blob.
+// All after load_crypto() (install/crypto_library.h), which the hub's client calls.
 #pragma once
 
 #include <array>

@@ -1,7 +1,6 @@
 #include "server/pass_recorder.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 
@@ -15,10 +14,18 @@ namespace {
 constexpr std::chrono::milliseconds kFrameInterval{4};
 constexpr std::chrono::milliseconds kResidentsInterval{500};
 
+// RFC 4648, section 4.
 std::string base64(std::span<const uint8_t> bytes) {
-  std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // OpenSSL ends it with a zero
-  text.resize(static_cast<size_t>(EVP_EncodeBlock(reinterpret_cast<unsigned char*>(text.data()),
-                                                  bytes.data(), static_cast<int>(bytes.size()))));
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    const size_t count = std::min<size_t>(3, bytes.size() - at);
+    uint32_t group = 0;  // 24 bits
+    for (size_t i = 0; i < 3; ++i) group = group << 8 | (i < count ? bytes[at + i] : 0u);
+    for (size_t digit = 0; digit < 4; ++digit)
+      text += digit <= count ? kDigits[group >> (18 - 6 * digit) & 63] : '=';
+  }
   return text;
 }
 
