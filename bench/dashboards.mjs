@@ -1,5 +1,6 @@
-// What open dashboards cost the decode: `wader serve` answers the same request in turns with and without three of them.
-//   node bench/dashboards.mjs WADER MODEL [--rounds N] [--tokens N] [--readers] [FLAGS OF SERVE…]
+// What open dashboards cost the decode: `wader serve` answers the same request in turns with and without some of
+// them, three if not told.
+//   node bench/dashboards.mjs WADER MODEL [--rounds N] [--tokens N] [--pages N] [--readers] [FLAGS OF SERVE…]
 // The dashboards are pages of a headless Chromium on this machine, showing Experts; with --readers, clients that read
 // /wader/events and do nothing with it: pages whose browsers are on other machines.
 import { startServer } from "../tests/api/server.mjs";
@@ -10,10 +11,10 @@ const take = (name, fallback) => {
   const at = rest.indexOf(name);
   return at < 0 ? fallback : Number(rest.splice(at, 2)[1]);
 };
-const rounds = take("--rounds", 10), tokens = take("--tokens", 400), pages = 3;
+const rounds = take("--rounds", 10), tokens = take("--tokens", 400), pages = take("--pages", 3);
 const readers = rest.includes("--readers") && rest.splice(rest.indexOf("--readers"), 1).length > 0;
 if (!wader || !model) {
-  console.error("usage: node bench/dashboards.mjs WADER MODEL [--rounds N] [--tokens N] [--readers] [FLAGS OF SERVE…]");
+  console.error("usage: node bench/dashboards.mjs WADER MODEL [--rounds N] [--tokens N] [--pages N] [--readers] [FLAGS OF SERVE…]");
   process.exit(2);
 }
 // The demo's ids that would end the answer; others' have no effect on how long it takes.

@@ -10,9 +10,17 @@
 namespace wader {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::chrono::seconds kStatsInterval{1};
-// 30 writes a second at most; what comes between two goes with the later one.
+// 30 writes a second at most; what comes between two goes with the later one. All watchers are
+// written to at the same times: waking takes a core from the threads that compute.
 constexpr std::chrono::milliseconds kWriteInterval{33};
+
+Clock::time_point next_write_time() {
+  const auto intervals = Clock::now().time_since_epoch() / kWriteInterval + 1;
+  return Clock::time_point(intervals * kWriteInterval);
+}
 
 Task<> stats(Service& service, ServedModel& model, HttpExchange& exchange) {
   Json body = {{"uptime_seconds", service.uptime_seconds()},
@@ -31,7 +39,6 @@ std::string standing(const Service& service) {
 }
 
 Task<> events(Service& service, HttpExchange& exchange) {
-  using Clock = std::chrono::steady_clock;
   const auto watcher = service.hub.watch(service.http->executor());
   boost::asio::steady_timer pause(service.http->executor());
   exchange.on_gone([&pause] { pause.cancel(); });
@@ -48,7 +55,7 @@ Task<> events(Service& service, HttpExchange& exchange) {
       next_stats = Clock::now() + kStatsInterval;
     }
     if (!text.empty()) taken = co_await exchange.write(std::move(text));
-    pause.expires_after(kWriteInterval);
+    pause.expires_at(next_write_time());
     co_await pause.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
   }
 }

@@ -1,5 +1,6 @@
 // Mailbox: what other threads leave for a coroutine of the network's thread, which waits for it.
-// Posting never waits for the coroutine; what is bounded is up to what they do to the contents.
+// Posting never waits for the coroutine, and wakes its thread only where it waits for the first;
+// what is bounded is up to what they do to the contents.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -21,13 +22,13 @@ class Mailbox : public std::enable_shared_from_this<Mailbox<Contents>> {
  public:
   explicit Mailbox(boost::asio::any_io_executor executor) : timer_(std::move(executor)) {}
 
-  // From any thread: change(contents) under the lock, then the one who waits is told.
+  // From any thread: change(contents) under the lock, then who waits for them is told.
   template <typename Change>
   void post(Change&& change) {
     {
       const std::lock_guard lock(mutex_);
       change(contents_);
-      if (std::exchange(told_, true)) return;
+      if (!std::exchange(waited_for_, false)) return;
     }
     boost::asio::post(timer_.get_executor(),
                       [self = this->shared_from_this()] { self->timer_.cancel(); });
@@ -46,14 +47,14 @@ class Mailbox : public std::enable_shared_from_this<Mailbox<Contents>> {
  private:
   Contents take() {
     const std::lock_guard lock(mutex_);
-    told_ = false;
+    waited_for_ = contents_.empty();
     return std::exchange(contents_, {});
   }
 
   boost::asio::steady_timer timer_;  // the network's thread
   std::mutex mutex_;
-  Contents contents_;  // under mutex_, as told_
-  bool told_ = false;  // that there is something
+  Contents contents_;  // under mutex_, as the next
+  bool waited_for_ = false;
 };
 
 }  // namespace wader

@@ -27,8 +27,11 @@ export function onTheme(callback) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", callback);
 }
 
+let motion; // asked in every frame: made once
+
 export function reducedMotion() {
-  return matchMedia("(prefers-reduced-motion: reduce)").matches;
+  motion ??= matchMedia("(prefers-reduced-motion: reduce)");
+  return motion.matches;
 }
 
 // The colours of the custom properties as [r, g, b]. A custom property computes to its own text, light-dark()
