@@ -1,8 +1,9 @@
 // What open dashboards cost the decode: `wader serve` answers the same request in turns with and without some of
 // them, three if not told.
-//   node bench/dashboards.mjs WADER MODEL [--rounds N] [--tokens N] [--pages N] [--readers] [FLAGS OF SERVE…]
+//   node bench/dashboards.mjs WADER MODEL [--rounds N] [--tokens N] [--pages N] [--readers] [--unattended] [FLAGS OF SERVE…]
 // The dashboards are pages of a headless Chromium on this machine, showing Experts; with --readers, clients that read
-// /wader/events and do nothing with it: pages whose browsers are on other machines.
+// /wader/events and do nothing with it: pages whose browsers are on other machines. --unattended: pages that nobody
+// has touched for so long that they may draw less often (src/web/lib/pace.js).
 import { startServer } from "../tests/api/server.mjs";
 import { startBrowser } from "../tests/web/browser.mjs";
 
@@ -13,8 +14,9 @@ const take = (name, fallback) => {
 };
 const rounds = take("--rounds", 10), tokens = take("--tokens", 400), pages = take("--pages", 3);
 const readers = rest.includes("--readers") && rest.splice(rest.indexOf("--readers"), 1).length > 0;
+const unattended = rest.includes("--unattended") && rest.splice(rest.indexOf("--unattended"), 1).length > 0;
 if (!wader || !model) {
-  console.error("usage: node bench/dashboards.mjs WADER MODEL [--rounds N] [--tokens N] [--pages N] [--readers] [FLAGS OF SERVE…]");
+  console.error("usage: node bench/dashboards.mjs WADER MODEL [--rounds N] [--tokens N] [--pages N] [--readers] [--unattended] [FLAGS OF SERVE…]");
   process.exit(2);
 }
 // The demo's ids that would end the answer; others' have no effect on how long it takes.
@@ -57,7 +59,7 @@ for (let round = 0; round < rounds; round++) {
   const measured = {};
   for (const open of round % 2 ? [true, false] : [false, true]) {
     const close = open ? await openPages() : () => {};
-    await new Promise((done) => setTimeout(done, 700));
+    await new Promise((done) => setTimeout(done, open && unattended ? 22_000 : 700));
     const result = await rate();
     measured[open] = result.rate;
     told = result.tokens;

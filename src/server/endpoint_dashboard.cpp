@@ -13,13 +13,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kStatsInterval{1};
-// 30 writes a second at most; what comes between two goes with the later one. All watchers are
-// written to at the same times: waking takes a core from the threads that compute.
-constexpr std::chrono::milliseconds kWriteInterval{33};
+// 30 writes a second at most, 10 where a write takes a core from the threads that compute; what
+// comes between two goes with the later one. All watchers are written to at the same times.
+constexpr std::chrono::milliseconds kWriteInterval{33}, kCrowdedWriteInterval{100};
 
-Clock::time_point next_write_time() {
-  const auto intervals = Clock::now().time_since_epoch() / kWriteInterval + 1;
-  return Clock::time_point(intervals * kWriteInterval);
+Clock::time_point next_write_time(const Service& service) {
+  const bool crowded = service.model && spare_cpus(service.model->engine()) == 0;
+  const auto interval = crowded ? kCrowdedWriteInterval : kWriteInterval;
+  return Clock::time_point((Clock::now().time_since_epoch() / interval + 1) * interval);
 }
 
 Task<> stats(Service& service, ServedModel& model, HttpExchange& exchange) {
@@ -55,7 +56,7 @@ Task<> events(Service& service, HttpExchange& exchange) {
       next_stats = Clock::now() + kStatsInterval;
     }
     if (!text.empty()) taken = co_await exchange.write(std::move(text));
-    pause.expires_at(next_write_time());
+    pause.expires_at(next_write_time(service));
     co_await pause.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
   }
 }

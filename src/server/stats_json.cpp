@@ -1,10 +1,17 @@
 #include "server/stats_json.h"
 
+#include <algorithm>
+
 #include "base/machine.h"
 #include "container/manifest.h"
 #include "model/plan_json.h"
 
 namespace wader {
+
+uint32_t spare_cpus(const Engine& engine) {
+  const auto cpus = static_cast<uint32_t>(process_affinity().size());
+  return cpus - std::min(cpus, engine.plan().threads);
+}
 
 Json served_facts_json(const ServedModel& model) {
   const Engine& engine = model.engine();
@@ -36,7 +43,8 @@ Json served_facts_json(const ServedModel& model) {
           {"engine",
            {{"kernels", engine.kernels().name},
             {"reads", engine.io_description()},
-            {"disk_bytes_per_second", disk_rate}}}};
+            {"disk_bytes_per_second", disk_rate},
+            {"spare_cpus", spare_cpus(engine)}}}};
 }
 
 Json standing_json(const SchedulerStats& stats) {

@@ -7,6 +7,10 @@
 
 namespace wader {
 
+// CPUs of the process that no compute thread has: what drawing and clients on this machine can take
+// without slowing the model.
+uint32_t spare_cpus(const Engine& engine);
+
 // "model", "plan" and "engine": what does not change while a model is served.
 Json served_facts_json(const ServedModel& model);
 // "now" and "counters".

@@ -3,6 +3,7 @@ import { apiKey, getJson, onKeyWanted, setApiKey } from "./lib/api.js";
 import { h, setText } from "./lib/dom.js";
 import { Feed } from "./lib/feed.js";
 import { tokensPerSecond } from "./lib/format.js";
+import { Pace } from "./lib/pace.js";
 import { Rates } from "./lib/rates.js";
 import { nextTheme, theme } from "./lib/theme.js";
 import { Recorder } from "./experts/recording.js";
@@ -16,6 +17,7 @@ const byId = (id) => document.getElementById(id);
 const app = {
   feed: new Feed(),
   rates: new Rates(),
+  pace: new Pace(),
   recorder: new Recorder(),
   pages: {},
   modelId: null, // of the model that is served, or that was last
@@ -184,6 +186,7 @@ function startFeed() {
   feed.on("state", update);
   feed.on("facts", (facts) => {
     servedModel(facts.model.id);
+    app.pace.take(facts, location.hostname);
     rates.push(performance.now() / 1000, facts);
     update();
   });
@@ -211,6 +214,7 @@ function startFeed() {
   feed.start();
 }
 
+app.pace.watch();
 startTheme();
 startKey();
 startFeed();

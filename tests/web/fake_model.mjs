@@ -155,6 +155,7 @@ export class FakeModel {
         kernels: "avx512",
         reads: "io_uring, O_DIRECT",
         disk_bytes_per_second: kDiskBytesPerSecond,
+        spare_cpus: 6,
       },
       now: this.now(),
       counters: this.counters,

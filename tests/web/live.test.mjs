@@ -1,6 +1,7 @@
 // The live pages without a page: frames, heat, the grid's geometry, replay, rates, charts.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Pace } from "../../src/web/lib/pace.js";
 import { FrameMeter } from "../../src/web/experts/frame_meter.js";
 import { cellAt, cellCorner, layoutGrid, Raster } from "../../src/web/experts/grid_geometry.js";
 import { Heat, kColours, paletteOf, shadeOf } from "../../src/web/experts/heat.js";
@@ -238,6 +239,28 @@ test("frames a second are counted while there are frames", () => {
   meter.frame(100000, 1);
   meter.frame(100020, 1);
   assert.ok(meter.fps > 59); // the pause was no slow frame
+});
+
+test("a page left alone draws less often where the model has all CPUs of its machine, until it is touched", () => {
+  let now = 0, woken = 0;
+  const pace = new Pace(() => now);
+  pace.onWake(() => woken++);
+  const left = (facts, hostname) => {
+    pace.touch();
+    pace.take(facts, hostname);
+    assert.equal(pace.restMs, 0); // just touched
+    now += 21_000;
+    return pace.restMs;
+  };
+  const crowded = { engine: { spare_cpus: 0 } };
+  assert.equal(left({ engine: { spare_cpus: 1 } }, "127.0.0.1"), 0);
+  assert.equal(left({}, "localhost"), 0); // a server that does not say
+  for (const elsewhere of ["192.168.0.2", "127.example.org", "localhost.example.org"])
+    assert.equal(left(crowded, elsewhere), 0, elsewhere);
+  assert.equal(woken, 0); // nobody was at rest
+  for (const here of ["127.0.0.1", "localhost", "[::1]"]) assert.equal(left(crowded, here), 250, here);
+  pace.touch();
+  assert.deepEqual([pace.restMs, woken], [0, 3]);
 });
 
 const stats = (counters) => ({

@@ -9,6 +9,7 @@ import { residentOf } from "./routing.js";
 import { Player } from "./player.js";
 
 const kFiguresMs = 250;
+const kFiguresRestMs = 1000; // where frames are few
 const kIdleMs = 1500; // without a pass: nothing is being answered
 
 export function createPage(element, app) {
@@ -24,6 +25,7 @@ class ExpertsPage {
   #topics = new Map(); // cell → topic's name
   #cursor = null;
   #figuresTimer = 0;
+  #figuresAt = 0;
   #passMs = -Infinity; // when the last pass came
   #shown = false;
 
@@ -32,6 +34,7 @@ class ExpertsPage {
     this.view = new GridView({
       tick: (seconds) => this.#tick(seconds),
       pick: (cell, keys) => this.#pick(cell, keys),
+      pace: app.pace,
     });
     this.player = new Player({
       live: () => this.#live(),
@@ -54,7 +57,7 @@ class ExpertsPage {
     this.#loadTopics();
     this.view.show(true);
     this.#showNotice();
-    this.#figuresTimer ||= setInterval(() => this.#showFigures(), kFiguresMs);
+    this.#figuresTimer ||= setInterval(() => this.#refreshFigures(), kFiguresMs);
     if (options?.cell) {
       this.view.canvas.focus();
       this.view.select(options.cell);
@@ -296,6 +299,13 @@ class ExpertsPage {
     this.toRange.disabled = !cell || !this.#app.rangeMap;
   }
 
+  #refreshFigures() {
+    const now = performance.now();
+    if (this.#app.pace.restMs > 0 && now - this.#figuresAt < kFiguresRestMs) return;
+    this.#figuresAt = now;
+    this.#showFigures();
+  }
+
   #showFigures() {
     if (!this.#replay) {
       const idle = performance.now() - this.#passMs > kIdleMs;
@@ -325,6 +335,11 @@ class ExpertsPage {
         "Frames lost",
         count(this.#app.feed.lost),
         "Frames that the server left out because this page was slow",
+      ],
+      [
+        "Drawn",
+        this.#app.pace.restMs > 0 ? "4 times a second" : "with the screen",
+        "Less often where the model computes on all CPUs of this machine and nobody has touched the page for a while",
       ],
     ];
     const nodes = rows.map(([name, value, title]) => [h("dt", { title }, name), h("dd", {}, value)]);

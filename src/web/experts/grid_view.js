@@ -9,8 +9,9 @@ import { paletteOf } from "./heat.js";
 const kStripHeight = 44; // the hit rates above the grid, with the layers' numbers
 const kStagePadding = 3; // as in experts.css: room for the cursor's frame
 const kStripMs = 200; // its bars move slowly, and its numbers are text
+const kStripRestMs = 1000; // where frames are few
 const kCalmSeconds = 0.25; // steps of those who asked for less motion
-const kFrameSecondsMax = 0.1; // after a pause time does not jump
+const kFrameSecondsMax = 0.5; // after a pause time does not jump
 
 export class GridView {
   meter = new FrameMeter();
@@ -19,7 +20,9 @@ export class GridView {
   #figures = null;
   #tick;
   #pick;
-  #frame = 0;
+  #pace;
+  #frame = 0; // that the screen was asked for
+  #rest = 0; // timer, until it is
   #before = 0;
   #calm = 0;
   #cursor = null;
@@ -27,8 +30,10 @@ export class GridView {
   #stripText = "";
   #stripAt = 0;
 
-  // tick(seconds) → true while there is something to animate; pick(cell or null, byKeyboard).
-  constructor({ tick, pick }) {
+  // tick(seconds) → true while there is something to animate; pick(cell or null, byKeyboard); pace: lib/pace.js.
+  constructor({ tick, pick, pace }) {
+    this.#pace = pace;
+    pace.onWake(() => this.#wake());
     this.#tick = tick;
     this.#pick = pick;
     this.canvas = h("canvas", {
@@ -79,9 +84,26 @@ export class GridView {
 
   // Something changed: paint with the next frame.
   kick() {
-    if (this.#frame || !this.#visible || !this.grid) return;
+    if (this.#frame || this.#rest || !this.#visible || !this.grid) return;
     this.#before = performance.now();
+    this.#next();
+  }
+
+  #next() {
+    const { restMs } = this.#pace;
+    if (restMs > 0) this.#rest = setTimeout(() => this.#ask(), restMs);
+    else this.#ask();
+  }
+
+  #ask() {
+    this.#rest = 0;
     this.#frame = requestAnimationFrame((now) => this.#draw(now));
+  }
+
+  #wake() {
+    if (!this.#rest) return;
+    clearTimeout(this.#rest);
+    this.#ask();
   }
 
   layout(always = false) {
@@ -134,19 +156,20 @@ export class GridView {
     const going = this.#tick(seconds);
     const painted = this.#heat.flush((cell, shade) => this.raster.fill(cell, this.palette[shade]));
     if (painted > 0) this.context.putImageData(this.image, 0, 0);
-    if (now - this.#stripAt > kStripMs) {
+    if (now - this.#stripAt > (this.#pace.restMs > 0 ? kStripRestMs : kStripMs)) {
       this.#stripAt = now;
       this.#drawStrip();
     }
     this.meter.frame(now, performance.now() - began);
     this.#measure();
-    if (going && this.#visible) this.#frame = requestAnimationFrame((next) => this.#draw(next));
+    if (going && this.#visible) this.#next();
     else this.meter.pause();
   }
 
   #stop() {
     cancelAnimationFrame(this.#frame);
-    this.#frame = 0;
+    clearTimeout(this.#rest);
+    this.#frame = this.#rest = 0;
     this.meter.pause();
   }
 

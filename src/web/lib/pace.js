@@ -1,0 +1,51 @@
+// How often a page draws what moves. With each frame of the screen; but where the model computes on all CPUs of
+// the machine that the page is shown on, a page that nobody has touched for a while draws four times a second,
+// because each frame is taken from the model.
+
+const kAttendedMs = 20_000; // after a key, a pointer's move, or coming into view
+const kRestMs = 250;
+const kSigns = ["pointermove", "pointerdown", "keydown", "wheel", "focus"];
+
+// Whether a page from there has its browser on the server's own machine.
+export function isThisMachine(hostname) {
+  return hostname === "localhost" || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
+}
+
+export class Pace {
+  #now;
+  #attended;
+  #crowded = false;
+  #callbacks = new Set();
+
+  constructor(now = () => performance.now()) {
+    this.#now = now;
+    this.#attended = now();
+  }
+
+  watch(target = window) {
+    for (const name of kSigns)
+      target.addEventListener(name, () => this.touch(), { passive: true, capture: true });
+    target.document.addEventListener("visibilitychange", () => this.touch());
+  }
+
+  // Somebody is there.
+  touch() {
+    const rested = this.restMs > 0;
+    this.#attended = this.#now();
+    if (rested) for (const callback of this.#callbacks) callback();
+  }
+
+  onWake(callback) {
+    this.#callbacks.add(callback);
+  }
+
+  // What the server says of itself.
+  take(facts, hostname) {
+    this.#crowded = facts.engine?.spare_cpus === 0 && isThisMachine(hostname);
+  }
+
+  // Milliseconds to wait before the next frame; 0 for none.
+  get restMs() {
+    return this.#crowded && this.#now() - this.#attended > kAttendedMs ? kRestMs : 0;
+  }
+}
