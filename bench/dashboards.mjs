@@ -59,7 +59,7 @@ for (let round = 0; round < rounds; round++) {
   const measured = {};
   for (const open of round % 2 ? [true, false] : [false, true]) {
     const close = open ? await openPages() : () => {};
-    await new Promise((done) => setTimeout(done, open && unattended ? 22_000 : 700));
+    await new Promise((done) => setTimeout(done, unattended ? 22_000 : 700));
     const result = await rate();
     measured[open] = result.rate;
     told = result.tokens;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -163,6 +164,10 @@ std::vector<uint32_t> process_affinity() {
   }
   if (cpus.empty()) cpus.push_back(0);
   return cpus;
+}
+
+uint32_t online_cpus() {
+  return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 ThreadChoice choose_threads(const std::vector<uint32_t>& affinity, const fs::path& root) {

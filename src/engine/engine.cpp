@@ -28,20 +28,21 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const Container& container) {
   return std::make_unique<Tokenizer>(std::move(tokenizer));
 }
 
-// Code, libraries and stacks: 8.2 to 8.8 MiB of pages are resident after a start, as many as the
-// kernel maps around those that were touched (docs/results.md).
+// Code, libraries and stacks: 8.2 to 8.8 MiB beside the heap are resident after a start, with what
+// the kernel maps around the pages that were touched (docs/results.md).
 constexpr uint64_t kProgramBytes = 8 * kMiB;
 constexpr uint64_t kProgramSpreadBytes = 1 * kMiB;
 
 // What the process holds before the model is loaded. Resident pages differ by half a MiB between
 // two starts, and a plan that followed them would choose other slots and another context each time:
 // so the heap is counted in what was asked of it (tokenizer, manifest), to whole MiB, and the
-// program by a constant; the plan's reserve is there for the difference. Where more is resident
-// than that explains (sanitizers, a preloaded library), it counts.
+// program by a constant; the plan's reserve is there for the difference. What is resident beyond it
+// (sanitizers, a preloaded library) counts.
 uint64_t process_bytes(const ProcessMemory& process) {
   const struct mallinfo2 heap = mallinfo2();
   const uint64_t counted = kProgramBytes + align_up(heap.uordblks + heap.hblkhd, kMiB);
-  return process.resident_bytes > counted + kProgramSpreadBytes ? process.resident_bytes : counted;
+  return std::max(counted,
+                  process.resident_bytes - std::min(process.resident_bytes, kProgramSpreadBytes));
 }
 
 // The program and the tokenizer are in memory already, everything else is planned.

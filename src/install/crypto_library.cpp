@@ -1,12 +1,21 @@
 #include "install/crypto_library.h"
 
+#include <openssl/opensslv.h>
+
 #include "install/dynamic_library.h"
+
+// The one whose headers this was compiled with.
+#define WADER_TEXT(number) #number
+#define WADER_TEXT_OF(macro) WADER_TEXT(macro)
+#define WADER_CRYPTO_VERSION WADER_TEXT_OF(OPENSSL_SHLIB_VERSION)
 
 namespace wader {
 namespace {
 
 Result<CryptoLibrary> load() {
-  ASSIGN_OR_RETURN(const DynamicLibrary file, DynamicLibrary::open("libcrypto.so.3", "libssl3"));
+  ASSIGN_OR_RETURN(
+      const DynamicLibrary file,
+      DynamicLibrary::open("libcrypto.so." WADER_CRYPTO_VERSION, "libssl" WADER_CRYPTO_VERSION));
   CryptoLibrary library;
 #define WADER_CRYPTO_LOAD(name) RETURN_IF_ERROR(file.find(#name, library.name));
   WADER_CRYPTO_FUNCTIONS(WADER_CRYPTO_LOAD)

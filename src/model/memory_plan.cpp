@@ -19,7 +19,7 @@ constexpr uint64_t kIoBytes = kMiB;
 constexpr uint64_t kBookBytesPerExpert = 192;
 // What malloc keeps beyond its live blocks, stacks of compute threads, page tables of the buffers,
 // terminal editing, sampling over a large vocabulary's worth of small vectors; measured 2–4 MiB in
-// chat.
+// chat; and 1 MiB by which the program's pages may exceed what is counted for them.
 constexpr uint64_t kReserveBytes = 6 * kMiB;
 // The resident size of one program differs between two starts by where the system maps its pages;
 // measured 0.2 MiB.

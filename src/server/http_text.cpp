@@ -146,4 +146,18 @@ std::optional<Authority> parse_authority(std::string_view text) {
   return result;
 }
 
+std::string base64(std::span<const uint8_t> bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    const size_t count = std::min<size_t>(3, bytes.size() - at);
+    uint32_t group = 0;  // 24 bits
+    for (size_t i = 0; i < 3; ++i) group = group << 8 | (i < count ? bytes[at + i] : 0u);
+    for (size_t digit = 0; digit < 4; ++digit)
+      text += digit <= count ? kDigits[group >> (18 - 6 * digit) & 63] : '=';
+  }
+  return text;
+}
+
 }  // namespace wader

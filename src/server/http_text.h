@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -37,5 +38,7 @@ struct Authority {
   std::optional<uint16_t> port;
 };
 std::optional<Authority> parse_authority(std::string_view text);
+
+std::string base64(std::span<const uint8_t> bytes);  // RFC 4648 section 4
 
 }  // namespace wader

@@ -39,6 +39,18 @@ TEST(HttpText, Targets) {
     EXPECT_FALSE(parse_target(bad)) << bad;
 }
 
+TEST(HttpText, Base64) {  // RFC 4648 section 10
+  const auto encoded = [](std::string_view text) {
+    return base64({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  };
+  EXPECT_EQ(encoded(""), "");
+  EXPECT_EQ(encoded("f"), "Zg==");
+  EXPECT_EQ(encoded("fo"), "Zm8=");
+  EXPECT_EQ(encoded("foo"), "Zm9v");
+  EXPECT_EQ(encoded("foobar"), "Zm9vYmFy");
+  EXPECT_EQ(encoded("\xfb\xff\xbf"), "+/+/");
+}
+
 TEST(HttpText, JsonTypes) {
   for (const auto good :
        {"application/json", "Application/JSON", " application/json ;charset=UTF-8",

@@ -37,17 +37,17 @@ class Mailbox : public std::enable_shared_from_this<Mailbox<Contents>> {
   // All that was left there since the last call; waits for it, `patience` at most. In the network's
   // thread, by one coroutine.
   boost::asio::awaitable<Contents> next(std::chrono::milliseconds patience) {
-    Contents contents = take();
+    Contents contents = take(/*will_wait=*/true);
     if (!contents.empty()) co_return contents;
     timer_.expires_after(patience);
     co_await timer_.async_wait(boost::asio::as_tuple(boost::asio::use_awaitable));
-    co_return take();
+    co_return take(/*will_wait=*/false);
   }
 
  private:
-  Contents take() {
+  Contents take(bool will_wait) {
     const std::lock_guard lock(mutex_);
-    waited_for_ = contents_.empty();
+    waited_for_ = will_wait && contents_.empty();
     return std::exchange(contents_, {});
   }
 

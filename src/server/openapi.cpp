@@ -92,7 +92,7 @@ constexpr std::string_view kSchemas = R"json({
   "engine": {"type": "object", "properties": {"kernels": {"type": "string"}, "reads": {"type": "string"},
     "disk_bytes_per_second": {"type": ["number", "null"],
       "description": "what the disk gave when it was measured, the way the engine reads"},
-    "spare_cpus": {"type": "integer", "description": "CPUs of the process that no compute thread has"}}},
+    "spare_cpus": {"type": "integer", "description": "CPUs of the machine that no compute thread has"}}},
   "now": {"type": "object", "properties": {"resident_bytes": {"type": "integer"},
     "usable_slots": {"type": "integer"}, "running": {"type": "integer"}, "queued": {"type": "integer"}}},
   "counters": {"type": "object", "description": "numbers that only grow while a model is served"}}},

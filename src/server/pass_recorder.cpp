@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
+#include "server/http_text.h"
 
 namespace wader {
 namespace {
@@ -13,21 +14,6 @@ namespace {
 // More than a page draws, so that a replay of a fast model has most of its tokens.
 constexpr std::chrono::milliseconds kFrameInterval{4};
 constexpr std::chrono::milliseconds kResidentsInterval{500};
-
-// RFC 4648, section 4.
-std::string base64(std::span<const uint8_t> bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t at = 0; at < bytes.size(); at += 3) {
-    const size_t count = std::min<size_t>(3, bytes.size() - at);
-    uint32_t group = 0;  // 24 bits
-    for (size_t i = 0; i < 3; ++i) group = group << 8 | (i < count ? bytes[at + i] : 0u);
-    for (size_t digit = 0; digit < 4; ++digit)
-      text += digit <= count ? kDigits[group >> (18 - 6 * digit) & 63] : '=';
-  }
-  return text;
-}
 
 void set_bit(std::vector<uint8_t>& bits, size_t i) {
   bits[i / 8] = static_cast<uint8_t>(bits[i / 8] | 1u << i % 8);

@@ -9,7 +9,7 @@
 namespace wader {
 
 uint32_t spare_cpus(const Engine& engine) {
-  const auto cpus = static_cast<uint32_t>(process_affinity().size());
+  const uint32_t cpus = online_cpus();
   return cpus - std::min(cpus, engine.plan().threads);
 }
 

@@ -7,8 +7,8 @@
 
 namespace wader {
 
-// CPUs of the process that no compute thread has: what drawing and clients on this machine can take
-// without slowing the model.
+// CPUs of the machine that no compute thread has: what a browser beside it can take without slowing
+// the model. A second thread of a core counts as one.
 uint32_t spare_cpus(const Engine& engine);
 
 // "model", "plan" and "engine": what does not change while a model is served.

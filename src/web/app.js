@@ -207,7 +207,10 @@ function startFeed() {
     if (seen && state === "failed")
       toast(`${name} could not be loaded: ${error ?? "the server does not say why"}`);
   });
-  feed.on("pass", (pass) => recorder.take(pass));
+  feed.on("pass", (pass) => {
+    app.pace.pass();
+    recorder.take(pass);
+  });
   feed.on("range", (range) => {
     if (range.state === "done") app.loadRange(true).catch(() => {});
   });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { after, before } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -115,7 +115,9 @@ test("another model is loaded in the same memory, and back; answers are the same
     assert.deepEqual(await post("/wader/models/qwen/load"), { status: 200, body: { serving: "qwen" } });
     assert.equal((await get("/v1/models")).body.data[0].id, "qwen");
     if (turn === 0) await until("the page is told", page.has("model", ({ state, name }) => state === "ready" && name === "qwen"));
-    assert.equal((await get("/wader/stats")).body.plan.budget_bytes, budgetBytes);
+    const { plan, engine } = (await get("/wader/stats")).body;
+    assert.equal(plan.budget_bytes, budgetBytes);
+    assert.equal(engine.spare_cpus, Math.max(0, cpus().length - plan.threads));
     assert.equal((await complete(prompt)).status, 200);
     assert.equal((await complete(prompt, { model: "demo" })).status, 404, "a model that is not served is not answered for");
     assert.deepEqual(await post("/wader/models/demo/load"), { status: 200, body: { serving: "demo" } });

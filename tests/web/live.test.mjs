@@ -134,6 +134,8 @@ test("heat rises, halves and goes out, and only changes are painted", () => {
     heat.flush(() => assert.fail("nothing changed")),
     0,
   );
+  heat.advance(0.6); // the frame that shows the choice
+  assert.equal(heat.heat[3], 1);
   heat.advance(0.6);
   assert.ok(Math.abs(heat.heat[3] - 0.5) < 1e-6);
   heat.advance(60);
@@ -250,6 +252,8 @@ test("a page left alone draws less often where the model has all CPUs of its mac
     pace.take(facts, hostname);
     assert.equal(pace.restMs, 0); // just touched
     now += 21_000;
+    assert.equal(pace.restMs, 0); // nothing is computed
+    pace.pass();
     return pace.restMs;
   };
   const crowded = { engine: { spare_cpus: 0 } };
@@ -261,6 +265,9 @@ test("a page left alone draws less often where the model has all CPUs of its mac
   for (const here of ["127.0.0.1", "localhost", "[::1]"]) assert.equal(left(crowded, here), 250, here);
   pace.touch();
   assert.deepEqual([pace.restMs, woken], [0, 3]);
+  assert.equal(left(crowded, "localhost"), 250);
+  now += 2000; // no further pass
+  assert.equal(pace.restMs, 0);
 });
 
 const stats = (counters) => ({

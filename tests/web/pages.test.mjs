@@ -161,6 +161,17 @@ test("a replayed token shows exactly the experts that the server announced", opt
     const sizes = chosen.split("; ").map((line) => new Set(line.split(": ")[1].split(",")).size);
     assert.equal(new Set(sizes).size, 1, "as many experts in each layer");
   }
+  // Playing asks for one frame at a time, though each token that it shows asks as well.
+  await page.evaluate(() => {
+    const ask = requestAnimationFrame;
+    window.asked = 0;
+    window.requestAnimationFrame = (callback) => (window.asked++, ask(callback));
+  });
+  await page.selectOption("[aria-label='Tokens a second']", "32");
+  await page.locator("[aria-label='Token of the last answer']").fill("0");
+  await page.click("[aria-label='Play']");
+  await page.waitForTimeout(1000);
+  assert.ok((await page.evaluate(() => window.asked)) < 130);
   await page.click("text=Live");
   assert.equal(await canvas.getAttribute("data-chosen"), null);
   assert.deepEqual(page.troubles, []);

@@ -6,6 +6,7 @@ import { Heat } from "./heat.js";
 import { RoutingFigures } from "./overlap.js";
 import { chosenText, Replay } from "./replay.js";
 import { residentOf } from "./routing.js";
+import { kRestMs } from "../lib/pace.js";
 import { Player } from "./player.js";
 
 const kFiguresMs = 250;
@@ -338,7 +339,7 @@ class ExpertsPage {
       ],
       [
         "Drawn",
-        this.#app.pace.restMs > 0 ? "4 times a second" : "with the screen",
+        this.#app.pace.restMs > 0 ? `${1000 / kRestMs} times a second` : "with the screen",
         "Less often where the model computes on all CPUs of this machine and nobody has touched the page for a while",
       ],
     ];

@@ -11,7 +11,7 @@ const kStagePadding = 3; // as in experts.css: room for the cursor's frame
 const kStripMs = 200; // its bars move slowly, and its numbers are text
 const kStripRestMs = 1000; // where frames are few
 const kCalmSeconds = 0.25; // steps of those who asked for less motion
-const kFrameSecondsMax = 0.5; // after a pause time does not jump
+const kFrameSecondsMax = 0.5; // after a pause time does not jump by more
 
 export class GridView {
   meter = new FrameMeter();
@@ -78,8 +78,9 @@ export class GridView {
 
   show(visible) {
     this.#visible = visible;
-    if (visible) this.layout();
-    else this.#stop();
+    if (!visible) return this.#stop();
+    this.layout();
+    this.kick(); // what changed meanwhile
   }
 
   // Something changed: paint with the next frame.
@@ -89,7 +90,9 @@ export class GridView {
     this.#next();
   }
 
+  // One frame at a time is asked for, whoever asks: a tick may have.
   #next() {
+    if (this.#frame || this.#rest) return;
     const { restMs } = this.#pace;
     if (restMs > 0) this.#rest = setTimeout(() => this.#ask(), restMs);
     else this.#ask();

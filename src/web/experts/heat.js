@@ -5,6 +5,8 @@ export const kHeatSteps = 48;
 export const kSources = 2; // what a chosen expert's weights came from: memory, disk
 export const kColours = 2 * kHeatSteps * kSources;
 const kHalfLifeSeconds = 0.6;
+const kWarm = 1;
+const kFresh = 2; // chosen since the last frame
 const kCold = 0.5 / kHeatSteps;
 
 export class Heat {
@@ -47,15 +49,24 @@ export class Heat {
     this.#touch(cell);
   }
 
+  // A cell chosen since the last time is painted as hot as it is, and fades from then on.
   advance(seconds) {
-    const factor = 0.5 ** (seconds / kHalfLifeSeconds);
+    this.#fade(0.5 ** (seconds / kHalfLifeSeconds), true);
+  }
+
+  cool() {
+    this.#fade(0, false);
+  }
+
+  #fade(factor, sparing) {
     let kept = 0;
     for (let i = 0; i < this.#warmCount; i++) {
       const cell = this.#warm[i];
-      this.heat[cell] *= factor;
+      if (!sparing || this.#isWarm[cell] !== kFresh) this.heat[cell] *= factor;
       this.#touch(cell);
       if (this.heat[cell] > kCold) {
         this.#warm[kept++] = cell;
+        this.#isWarm[cell] = kWarm;
       } else {
         this.heat[cell] = 0;
         this.read[cell] = 0;
@@ -63,10 +74,6 @@ export class Heat {
       }
     }
     this.#warmCount = kept;
-  }
-
-  cool() {
-    this.advance(Infinity);
   }
 
   // Every cell must be painted again: another size, another theme.
@@ -96,10 +103,8 @@ export class Heat {
   }
 
   #wake(cell) {
-    if (!this.#isWarm[cell]) {
-      this.#isWarm[cell] = 1;
-      this.#warm[this.#warmCount++] = cell;
-    }
+    if (!this.#isWarm[cell]) this.#warm[this.#warmCount++] = cell;
+    this.#isWarm[cell] = kFresh;
     this.#touch(cell);
   }
 

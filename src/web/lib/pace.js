@@ -1,12 +1,13 @@
-// How often a page draws what moves. With each frame of the screen; but where the model computes on all CPUs of
+// How often the grid of experts is drawn. With each frame of the screen; but while the model computes on all CPUs of
 // the machine that the page is shown on, a page that nobody has touched for a while draws four times a second,
 // because each frame is taken from the model.
 
 const kAttendedMs = 20_000; // after a key, a pointer's move, or coming into view
-const kRestMs = 250;
+export const kRestMs = 250;
+const kIdleMs = 1500; // without a pass: nothing is computed
 const kSigns = ["pointermove", "pointerdown", "keydown", "wheel", "focus"];
 
-// Whether a page from there has its browser on the server's own machine.
+// Whether a page from there has its browser on the server's own machine (or looks through a tunnel).
 export function isThisMachine(hostname) {
   return hostname === "localhost" || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
 }
@@ -14,6 +15,7 @@ export function isThisMachine(hostname) {
 export class Pace {
   #now;
   #attended;
+  #passMs = -Infinity; // when the last pass came
   #crowded = false;
   #callbacks = new Set();
 
@@ -44,8 +46,14 @@ export class Pace {
     this.#crowded = facts.engine?.spare_cpus === 0 && isThisMachine(hostname);
   }
 
+  // The model computes.
+  pass() {
+    this.#passMs = this.#now();
+  }
+
   // Milliseconds to wait before the next frame; 0 for none.
   get restMs() {
-    return this.#crowded && this.#now() - this.#attended > kAttendedMs ? kRestMs : 0;
+    const now = this.#now();
+    return this.#crowded && now - this.#passMs < kIdleMs && now - this.#attended > kAttendedMs ? kRestMs : 0;
   }
 }
