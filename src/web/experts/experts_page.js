@@ -339,7 +339,7 @@ class ExpertsPage {
       ],
       [
         "Drawn",
-        this.#app.pace.restMs > 0 ? `${1000 / kRestMs} times a second` : "with the screen",
+        this.#app.pace.restMs > 0 ? `${1000 / kRestMs} times a second` : "every frame",
         "Less often where the model computes on all CPUs of this machine and nobody has touched the page for a while",
       ],
     ];
