@@ -337,12 +337,13 @@ class ExpertsPage {
         count(this.#app.feed.lost),
         "Frames that the server left out because this page was slow",
       ],
-      [
-        "Drawn",
-        this.#app.pace.restMs > 0 ? `${1000 / kRestMs} times a second` : "every frame",
-        "Less often where the model computes on all CPUs of this machine and nobody has touched the page for a while",
-      ],
     ];
+    if (this.#app.pace.restMs > 0)
+      rows.push([
+        "Frames drawn",
+        `${1000 / kRestMs} / s`,
+        "Every one again once the page is touched: the model computes on all CPUs of this machine",
+      ]);
     const nodes = rows.map(([name, value, title]) => [h("dt", { title }, name), h("dd", {}, value)]);
     if (this.numbers.textContent !== rows.map(([name, value]) => name + value).join(""))
       replace(this.numbers, nodes);
