@@ -13,8 +13,8 @@ const take = (name, fallback) => {
   return at < 0 ? fallback : Number(rest.splice(at, 2)[1]);
 };
 const rounds = take("--rounds", 10), tokens = take("--tokens", 400), pages = take("--pages", 3);
-const readers = rest.includes("--readers") && rest.splice(rest.indexOf("--readers"), 1).length > 0;
-const unattended = rest.includes("--unattended") && rest.splice(rest.indexOf("--unattended"), 1).length > 0;
+const has = (name) => rest.includes(name) && rest.splice(rest.indexOf(name), 1).length > 0;
+const readers = has("--readers"), unattended = has("--unattended");
 if (!wader || !model) {
   console.error("usage: node bench/dashboards.mjs WADER MODEL [--rounds N] [--tokens N] [--pages N] [--readers] [--unattended] [FLAGS OF SERVE…]");
   process.exit(2);

@@ -167,7 +167,8 @@ std::vector<uint32_t> process_affinity() {
 }
 
 uint32_t online_cpus() {
-  return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  static const long cpus = sysconf(_SC_NPROCESSORS_ONLN);  // reads a file
+  return static_cast<uint32_t>(std::max(1L, cpus));
 }
 
 ThreadChoice choose_threads(const std::vector<uint32_t>& affinity, const fs::path& root) {

@@ -22,7 +22,8 @@ struct ThreadChoice {
 ThreadChoice choose_threads(const std::vector<uint32_t>& affinity,
                             const std::filesystem::path& root = "/");
 std::vector<uint32_t> process_affinity();  // sched_getaffinity
-uint32_t online_cpus();  // of the machine, also those that this process may not use
+uint32_t
+online_cpus();  // of the machine, also those that this process may not use; when first asked
 
 // The directories of this process' cgroup and all its parents, nearest first, the mount last.
 // `controller` empty: cgroup v2, which hybrid systems mount at sys/fs/cgroup/unified.

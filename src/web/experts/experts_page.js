@@ -11,7 +11,6 @@ import { Player } from "./player.js";
 
 const kFiguresMs = 250;
 const kFiguresRestMs = 1000; // where frames are few
-const kIdleMs = 1500; // without a pass: nothing is being answered
 
 export function createPage(element, app) {
   return new ExpertsPage(element, app);
@@ -27,7 +26,6 @@ class ExpertsPage {
   #cursor = null;
   #figuresTimer = 0;
   #figuresAt = 0;
-  #passMs = -Infinity; // when the last pass came
   #shown = false;
 
   constructor(element, app) {
@@ -187,7 +185,6 @@ class ExpertsPage {
   #pass(pass) {
     if (!this.#shape) return;
     this.#count(pass);
-    this.#passMs = performance.now();
     if (this.#replay) return;
     this.#light(pass, 1);
     this.view.kick();
@@ -309,8 +306,7 @@ class ExpertsPage {
 
   #showFigures() {
     if (!this.#replay) {
-      const idle = performance.now() - this.#passMs > kIdleMs;
-      this.player.show(null, this.#app.recorder.last() !== null, idle);
+      this.player.show(null, this.#app.recorder.last() !== null, this.#app.pace.idle);
     }
     const figures = this.#figures;
     const hits = figures ? [...figures.hits].filter((share) => !Number.isNaN(share)) : [];

@@ -51,9 +51,13 @@ export class Pace {
     this.#passMs = this.#now();
   }
 
+  // Nothing has been computed for a while.
+  get idle() {
+    return this.#now() - this.#passMs > kIdleMs;
+  }
+
   // Milliseconds to wait before the next frame; 0 for none.
   get restMs() {
-    const now = this.#now();
-    return this.#crowded && now - this.#passMs < kIdleMs && now - this.#attended > kAttendedMs ? kRestMs : 0;
+    return this.#crowded && !this.idle && this.#now() - this.#attended > kAttendedMs ? kRestMs : 0;
   }
 }
