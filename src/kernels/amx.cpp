@@ -1,13 +1,13 @@
 // The integer products on the int8 tiles of AMX, for many tokens; few go to avx512. ops.h defines
 // their arithmetic.
 //
-// A tile product takes a block: 16 tokens by its 32 columns, as they stand, times its 32 columns by
-// 16 weight rows, unpacked, gives 16 × 16 exact sums. These pass through memory to become f32, and
-// that is what takes the time: to 16 cycles of the product (32 columns use half a tile) come 16 of
-// the tile's store, and 24 of the two vector ports, which need three instructions for 16 sums
-// (convert, ws · xs, fma). So the f32 sums of 16 × 16 stay in registers over all blocks, the
-// products of later blocks are made meanwhile, and what waits in memory stays small: where products
-// of many blocks waited, or f32 sums were stored between blocks, L1 overflowed at half the speed.
+// A tile product takes a block: 16 tokens by its columns, as they stand, times its columns by 16
+// weight rows, unpacked, gives 16 × 16 exact sums. These pass through memory to become f32, and
+// that is what takes the time: to 16 cycles of the product (a block of 32 columns uses half a tile)
+// come 16 of the tile's store, and three or four vector instructions for 16 sums (convert, ws · xs,
+// fma, and the bias's). So the f32 sums of 16 × 16 stay in registers over all blocks, the products
+// of later blocks are made meanwhile, and what waits in memory stays small: where products of many
+// blocks waited, or f32 sums were stored between blocks, L1 overflowed at half the speed.
 //
 // Only what is defined here and intrinsics: an inline function of a header, not inlined, could
 // become the program's only copy.
@@ -25,15 +25,14 @@ constexpr uint32_t kTileTokens = 16;  // at most: the rows of a tile
 constexpr uint32_t kTileSums = 16 * 16;
 constexpr uint32_t kAhead = 3;  // blocks whose products are begun before a block's are added
 constexpr uint32_t kSlots = 4;  // for products of a block each: 4 KiB
-constexpr uint32_t kBlockBytes = kUnpackedRows * kActivationBlock;
 
 uint32_t least(uint32_t a, uint32_t b) {
   return a < b ? a : b;
 }
 
-// Tiles 0 … 3 are sums (tokens, 16 rows) of blocks in turn, 4 and 5 activations (tokens, 32
-// columns), 6 and 7 weights (8 quads of columns, 16 rows), both for the even and the odd blocks.
-void configure_tiles(uint32_t tokens) {
+// Tiles 0 … 3 are sums (tokens, 16 rows) of blocks in turn, 4 and 5 activations (tokens, a block's
+// columns), 6 and 7 weights (quads of columns, 16 rows), both for the even and the odd blocks.
+void configure_tiles(uint32_t tokens, uint32_t width) {
   struct alignas(64) {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
@@ -42,8 +41,8 @@ void configure_tiles(uint32_t tokens) {
   static_assert(sizeof config == 64);
   config.palette = 1;
   for (uint32_t tile = 0; tile < 8; ++tile) {
-    config.row_bytes[tile] = tile == 4 || tile == 5 ? kActivationBlock : 64;
-    config.rows[tile] = tile < 6 ? static_cast<uint8_t>(tokens) : 8;
+    config.row_bytes[tile] = static_cast<uint16_t>(tile == 4 || tile == 5 ? width : 64);
+    config.rows[tile] = static_cast<uint8_t>(tile < 6 ? tokens : width / 4);
   }
   // The intrinsic tells the compiler of the first eight bytes only.
   __asm__ volatile("" : : "r"(&config) : "memory");
@@ -90,6 +89,8 @@ struct Pass {
 template <bool kAffine>
 class Products {
  public:
+  static constexpr uint32_t kWidth = kAffine ? kWideBlock : kActivationBlock;
+
   explicit Products(const Pass& p)
       : w_(p.w.codes + p.half * 64),
         x_(p.x.codes + p.first * p.x.codes_stride),
@@ -104,8 +105,8 @@ class Products {
   [[gnu::always_inline]] void next() {
     if (at_.place > blocks_) return;
     if (at_.place < blocks_) {
-      const int8_t* x = x_ + size_t{at_.block} * kActivationBlock;
-      const uint8_t* w = w_ + size_t{at_.place} * kBlockBytes;
+      const int8_t* x = x_ + size_t{at_.block} * kWidth;
+      const uint8_t* w = w_ + size_t{at_.place} * kWidth * kUnpackedRows;
       switch (at_.place % 4) {
         case 0:
           WADER_TILE_PRODUCT(0, 4, 6);
@@ -159,6 +160,7 @@ template <bool kAffine, uint32_t kTokens>
 void multiply_tile(const MatmulArgs& a, const Pass& p, uint32_t row) {
   Products<kAffine> products(p);
   const uint32_t blocks = p.w.blocks;
+  constexpr uint32_t kHalves = Products<kAffine>::kWidth / kActivationBlock;
   const size_t stride = p.x.blocks_stride;
   __m512 waiting[5][kTokens];  // [d]: a sum of 2^d lanes that the tree adds to the next such sum
   for (uint32_t i = 0; i < kAhead; ++i) products.next();
@@ -169,7 +171,7 @@ void multiply_tile(const MatmulArgs& a, const Pass& p, uint32_t row) {
     for (uint32_t block = kLaneOrder[k]; block < blocks; block += kSumLanes, ++place) {
       products.next();
       const int32_t* sums = products.of(place);
-      const float* x_scales = p.x.scales + p.first * stride + block;
+      const float* x_scales = p.x.scales + p.first * stride + block * kHalves;
       // Or the compiler holds an address for each token where one and offsets do.
       __asm__("" : "+r"(sums));
       const size_t from = size_t{place} * kUnpackedRows + p.half * 16;
@@ -213,7 +215,7 @@ void multiply(const MatmulArgs& a) {
   const uint32_t tiles = (a.tokens + kTileTokens - 1) / kTileTokens;
   const uint32_t tokens = (a.tokens + tiles - 1) / tiles;
   const auto multiply_tile_of = multiply_of<kAffine>(tokens);
-  configure_tiles(tokens);
+  configure_tiles(tokens, Products<kAffine>::kWidth);
   for (uint32_t row = a.row_begin; row < a.row_end; row += kUnpackedRows) {
     const UnpackedRows w = avx512::unpack_rows(a, row, true);
     // All tiles have as many tokens, so that they are configured once: the last one computes some
@@ -228,7 +230,7 @@ void multiply(const MatmulArgs& a) {
 }  // namespace
 
 void matmul(const MatmulArgs& args) {
-  if (args.tokens <= avx512::kFewTokens) return avx512::matmul(args);
+  if (args.tokens <= avx512::kFewTokens || args.w.format.group == 32) return avx512::matmul(args);
   if (args.w.format.dtype == DType::mxfp4)
     multiply<false>(args);
   else

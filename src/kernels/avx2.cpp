@@ -17,7 +17,7 @@ namespace wader::avx2 {
 namespace {
 
 constexpr uint32_t kBlocks = 8;     // of a half run, one a lane of a vector
-constexpr uint32_t kHalf = 256;     // columns of a half run
+constexpr uint32_t kStep = 256;     // columns: eight times 32
 constexpr uint32_t kFewTokens = 3;  // up to which weights are read row by row
 constexpr size_t kPrefetch = 4096;  // bytes ahead
 constexpr size_t kPrefetchScales = 512;
@@ -64,6 +64,7 @@ __m256 half_e8m0(__m256i bytes) {
 struct Layout {
   DType format;
   bool f16;
+  uint32_t width;                   // columns of a block
   uint32_t blocks, halves, groups;  // of a row
   uint32_t shift;                   // block >> shift is its group
   size_t code_bytes;                // of a row
@@ -75,10 +76,11 @@ Layout layout_of(const MatrixView& w) {
   Layout l{};
   l.format = w.format.dtype;
   l.f16 = w.format.scales == DType::f16;
-  l.blocks = w.cols / kActivationBlock;
+  l.width = activation_block(w.format);
+  l.blocks = w.cols / l.width;
   l.halves = (l.blocks + kBlocks - 1) / kBlocks;
   l.code_bytes = l.format == DType::affine8 ? w.cols : w.cols / 2;
-  l.shift = w.format.group == 128 ? 2 : w.format.group == 64 ? 1 : 0;
+  l.shift = w.format.group == 128 ? 1 : 0;
   l.groups = l.blocks >> l.shift;
   l.spread = _mm256_srl_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
                               _mm_cvtsi32_si128(static_cast<int>(l.shift)));
@@ -128,20 +130,21 @@ __m256i signed_pairs(__m256i codes, __m256i x) {
   return _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(x, codes));
 }
 
-// Decode. Σ stored codes · x of the eight blocks of one half run, by its arranged activations.
+// Decode. Σ stored codes · x of eight times 32 columns (kWhole; else of `count`), by their arranged
+// activations.
 template <DType kFormat, bool kWhole>
-[[gnu::always_inline]] inline __m256i dot(const std::byte* from, uint32_t blocks, const int8_t* x) {
+[[gnu::always_inline]] inline __m256i dot(const std::byte* from, uint32_t count, const int8_t* x) {
   const __m256i ones = _mm256_set1_epi16(1);
   const auto load = [&](uint32_t v, uint32_t dwords_a_block) {
     const std::byte* at = from + 32 * v;
     _mm_prefetch(reinterpret_cast<const char*>(at) + kPrefetch, _MM_HINT_T0);
     if (kWhole) return _mm256_loadu_si256(vector_at(at));
-    const uint32_t dwords = blocks * dwords_a_block;
+    const uint32_t dwords = count * dwords_a_block;
     return _mm256_maskload_epi32(reinterpret_cast<const int*>(at),
                                  first_dwords(dwords > 8 * v ? dwords - 8 * v : 0));
   };
   const auto x_at = [&](uint32_t v) { return _mm256_loadu_si256(vector_at(x + 32 * v)); };
-  __m256i sums[4];  // lane i of sums[j]: the parts of block 2j + i
+  __m256i sums[4];  // lane i of sums[j]: the parts of 2j + i
   for (uint32_t j = 0; j < 4; ++j) {
     if constexpr (kFormat == DType::affine8) {
       const __m256i flip = _mm256_set1_epi8(-128);
@@ -171,7 +174,7 @@ template <DType kFormat, bool kWhole>
 
 // A row's codes, zeros up to a whole half run. For nibbles each 64 become 32 of even columns, then
 // 32 of odd ones: a byte of weights holds one of each.
-void arrange(const int8_t* from, uint32_t cols, bool nibbles, int8_t* to) {
+void arrange(const int8_t* from, uint32_t cols, uint32_t padded, bool nibbles, int8_t* to) {
   const auto load = [&](uint32_t c) {
     return c < cols ? _mm256_loadu_si256(vector_at(from + c)) : _mm256_setzero_si256();
   };
@@ -179,7 +182,7 @@ void arrange(const int8_t* from, uint32_t cols, bool nibbles, int8_t* to) {
     return _mm256_permute4x64_epi64(_mm256_packus_epi16(a, b), 0xd8);
   };
   const __m256i mask = _mm256_set1_epi16(255);
-  for (uint32_t c = 0; c < (cols + kHalf - 1) / kHalf * kHalf; c += 64) {
+  for (uint32_t c = 0; c < padded; c += 64) {
     __m256i a = load(c), b = load(c + 32);
     if (nibbles) {
       const __m256i even = pack(_mm256_and_si256(a, mask), _mm256_and_si256(b, mask));
@@ -191,45 +194,83 @@ void arrange(const int8_t* from, uint32_t cols, bool nibbles, int8_t* to) {
   }
 }
 
-template <DType kFormat, bool kWhole>
+// Lanes 0 + 1, 2 + 3 … of a, then those of b.
+__m256i add_neighbours(__m256i a, __m256i b) {
+  return _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8);
+}
+
+// Of one half run of a token's activations.
+struct HalfSums {
+  __m256i products;  // Σ codes · x of each block
+  __m256 x_scales, x_sums;
+};
+
+template <DType kFormat, uint32_t kWidth, bool kWhole>
+[[gnu::always_inline]] inline HalfSums half_sums(const MatmulArgs& a, const Layout& l,
+                                                 const std::byte* from, const int8_t* x,
+                                                 uint32_t token, uint32_t half, uint32_t count) {
+  constexpr uint32_t kSteps = kWidth / kActivationBlock;
+  constexpr uint32_t kStepBytes = kFormat == DType::affine8 ? kStep : kStep / 2;
+  const size_t of_token = size_t{token} * a.xq->blocks_stride;
+  const size_t at = of_token + half * kBlocks * kSteps;
+  __m256i products[kSteps], code_sums[kSteps];
+  __m256 x_scales[kSteps];
+  for (uint32_t i = 0; i < kSteps; ++i) {
+    const uint32_t all = count * kSteps, here = all > 8 * i ? least(all - 8 * i, 8) : 0;
+    const __m256i mask = first_dwords(here);
+    products[i] = dot<kFormat, kWhole>(from + i * kStepBytes, here, x + i * kStep);
+    x_scales[i] = _mm256_maskload_ps(a.xq->scales + at + 8 * i, mask);
+    code_sums[i] = _mm256_setzero_si256();
+    if (kFormat == DType::affine4 && kSteps == 2) continue;  // which does not need them
+    code_sums[i] = _mm256_maskload_epi32(a.xq->code_sums + at + 8 * i, mask);
+    if (kFormat != DType::affine4)
+      products[i] = _mm256_add_epi32(products[i],
+                                     _mm256_mullo_epi32(code_sums[i], _mm256_set1_epi32(l.offset)));
+  }
+  if constexpr (kSteps == 1)
+    return {products[0], x_scales[0], _mm256_mul_ps(x_scales[0], _mm256_cvtepi32_ps(code_sums[0]))};
+  else
+    return {add_neighbours(products[0], products[1]),
+            _mm256_castpd_ps(_mm256_permute4x64_pd(
+                _mm256_castps_pd(_mm256_shuffle_ps(x_scales[0], x_scales[1], 0x88)), 0xd8)),
+            _mm256_maskload_ps(a.xq->sums + of_token + half * kBlocks, first_dwords(count))};
+}
+
+template <DType kFormat, uint32_t kWidth, bool kWhole>
 [[gnu::always_inline]] inline void add_half(const MatmulArgs& a, const Layout& l, const int8_t* x,
                                             uint32_t row, uint32_t half,
                                             __m256 (&lanes)[kFewTokens][2]) {
-  const uint32_t count = kWhole ? kBlocks : l.blocks - half * kBlocks;
+  constexpr uint32_t kHalf = kBlocks * kWidth;
   constexpr uint32_t kBytes = kFormat == DType::affine8 ? kHalf : kHalf / 2;
-  const __m256i mask = first_dwords(count);
+  const uint32_t count = kWhole ? kBlocks : l.blocks - half * kBlocks;
   const __m256 scales = load_scales(l, a.w.scales, row, half, count);
   __m256 biases = _mm256_setzero_ps();
   if (kFormat != DType::mxfp4) biases = load_scales(l, a.w.biases, row, half, count);
+  const std::byte* from = a.w.codes + row * l.code_bytes + size_t{half} * kBytes;
   for (uint32_t t = 0; t < a.tokens; ++t) {
-    const size_t at = t * a.xq->blocks_stride + half * kBlocks;
-    __m256i sum = dot<kFormat, kWhole>(a.w.codes + row * l.code_bytes + size_t{half} * kBytes,
-                                       count, x + (size_t{t} * l.halves + half) * kHalf);
-    if (kFormat != DType::affine4)
-      sum = _mm256_add_epi32(sum,
-                             _mm256_mullo_epi32(_mm256_maskload_epi32(a.xq->code_sums + at, mask),
-                                                _mm256_set1_epi32(l.offset)));
+    const HalfSums sums = half_sums<kFormat, kWidth, kWhole>(
+        a, l, from, x + (size_t{t} * l.halves + half) * kHalf, t, half, count);
     __m256& lane = lanes[t][half % 2];
-    lane =
-        _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum),
-                        _mm256_mul_ps(scales, _mm256_maskload_ps(a.xq->scales + at, mask)), lane);
-    if (kFormat != DType::mxfp4)
-      lane = _mm256_fmadd_ps(biases, _mm256_maskload_ps(a.xq->sums + at, mask), lane);
+    lane = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums.products), _mm256_mul_ps(scales, sums.x_scales),
+                           lane);
+    if (kFormat != DType::mxfp4) lane = _mm256_fmadd_ps(biases, sums.x_sums, lane);
   }
 }
 
-template <DType kFormat>
+template <DType kFormat, uint32_t kWidth>
 void few_tokens(const MatmulArgs& a, const Layout& l) {
   auto* x = reinterpret_cast<int8_t*>(a.scratch);
+  const uint32_t padded = l.halves * kBlocks * kWidth;
   for (uint32_t t = 0; t < a.tokens; ++t)
-    arrange(a.xq->codes + t * a.xq->codes_stride, a.w.cols, kFormat != DType::affine8,
-            x + size_t{t} * l.halves * kHalf);
+    arrange(a.xq->codes + t * a.xq->codes_stride, a.w.cols, padded, kFormat != DType::affine8,
+            x + size_t{t} * padded);
   const uint32_t whole = l.blocks / kBlocks;
   for (uint32_t r = a.row_begin; r < a.row_end; ++r) {
     __m256 lanes[kFewTokens][2];
     for (auto& lane : lanes) lane[0] = lane[1] = _mm256_setzero_ps();
-    for (uint32_t half = 0; half < whole; ++half) add_half<kFormat, true>(a, l, x, r, half, lanes);
-    if (whole < l.halves) add_half<kFormat, false>(a, l, x, r, whole, lanes);
+    for (uint32_t half = 0; half < whole; ++half)
+      add_half<kFormat, kWidth, true>(a, l, x, r, half, lanes);
+    if (whole < l.halves) add_half<kFormat, kWidth, false>(a, l, x, r, whole, lanes);
     for (uint32_t t = 0; t < a.tokens; ++t)
       a.y[t * a.y_stride + r] = add_as_tree(lanes[t][0], lanes[t][1]) + (a.bias ? a.bias[r] : 0.0f);
   }
@@ -238,11 +279,11 @@ void few_tokens(const MatmulArgs& a, const Layout& l) {
 // Prefill. 16 rows are unpacked, four columns of eight rows a vector, and multiplied with all
 // tokens.
 constexpr uint32_t kTileRows = 16, kTileTokens = 3;
-constexpr uint32_t kBlockBytes = kTileRows * kActivationBlock;
+constexpr uint32_t kUnpackedBytes = kTileRows * kActivationBlock;  // of 32 columns
 
 struct Tile {
   BlockOrder order;
-  uint8_t* codes;          // (blocks, 8 quads of columns, 2, 8 rows, 4 columns)
+  uint8_t* codes;          // (blocks, 8 or 16 quads of columns, 2, 8 rows, 4 columns)
   float *scales, *biases;  // (blocks, 16 rows)
   size_t place(uint32_t block) const { return place_of(order, block); }
 };
@@ -251,7 +292,7 @@ Tile tile_of(const MatmulArgs& a, const Layout& l) {
   Tile tile{};
   tile.order = order_blocks(l.blocks);
   tile.codes = reinterpret_cast<uint8_t*>(a.scratch);
-  tile.scales = a.scratch + size_t{l.blocks} * (kBlockBytes / sizeof(float));
+  tile.scales = a.scratch + size_t{l.blocks} * l.width * (kTileRows / sizeof(float));
   tile.biases = tile.scales + size_t{l.blocks} * kTileRows;
   return tile;
 }
@@ -289,15 +330,17 @@ __m256i unpack_codes(DType format, const std::byte* from) {
 // Eight rows from `row` on, those at `end` and beyond as zeros, into half `part` of the tile.
 void unpack(const MatmulArgs& a, const Layout& l, const Tile& tile, uint32_t row, uint32_t end,
             uint32_t part) {
-  const size_t block_bytes = l.code_bytes / l.blocks;
+  const uint32_t steps = l.width / kActivationBlock;
+  const size_t step_bytes = l.code_bytes / l.blocks / steps;
   __m256i rows[8];
-  for (uint32_t b = 0; b < l.blocks; ++b) {
+  for (uint32_t b = 0; b < l.blocks * steps; ++b) {
     for (uint32_t i = 0; i < 8; ++i)
       rows[i] = row + i < end
-                    ? unpack_codes(l.format, a.w.codes + (row + i) * l.code_bytes + b * block_bytes)
+                    ? unpack_codes(l.format, a.w.codes + (row + i) * l.code_bytes + b * step_bytes)
                     : _mm256_setzero_si256();
     transpose(rows);
-    uint8_t* to = tile.codes + tile.place(b) * kBlockBytes + part * 32;
+    uint8_t* to =
+        tile.codes + (tile.place(b / steps) * steps + b % steps) * kUnpackedBytes + part * 32;
     for (uint32_t quad = 0; quad < 8; ++quad)
       _mm256_storeu_si256(vector_at(to + quad * 64), rows[quad]);
   }
@@ -317,14 +360,16 @@ void unpack(const MatmulArgs& a, const Layout& l, const Tile& tile, uint32_t row
   }
 }
 
-// Σ stored codes · x + offset · Σ x of one block: [token][half of the rows].
+// Adds Σ stored codes · x + offset · Σ x of 32 columns: [token][half of the rows].
 template <DType kFormat, uint32_t kTokens>
-[[gnu::always_inline]] inline void block_sums(const Layout& l, const uint8_t* w, const int8_t* x,
-                                              size_t stride, const int32_t* code_sums,
-                                              size_t blocks_stride, __m256i (&sums)[kTokens][2]) {
+[[gnu::always_inline]] inline void add_products(const Layout& l, const uint8_t* w, const int8_t* x,
+                                                size_t stride, const int32_t* code_sums,
+                                                size_t blocks_stride, __m256i (&sums)[kTokens][2]) {
   const __m256i ones = _mm256_set1_epi16(1);
-  for (uint32_t t = 0; t < kTokens; ++t)
-    sums[t][0] = sums[t][1] = _mm256_set1_epi32(l.offset * code_sums[t * blocks_stride]);
+  if constexpr (kFormat != DType::affine4)
+    for (uint32_t t = 0; t < kTokens; ++t)
+      for (__m256i& sum : sums[t])
+        sum = _mm256_add_epi32(sum, _mm256_set1_epi32(l.offset * code_sums[t * blocks_stride]));
   // Four pairs of nibbles add up to 4 · 2 · 24 · 127 = 24,384 at most, within 16 bits.
   for (uint32_t four = 0; four < 8; four += 4) {
     __m256i pairs[kTokens][2];
@@ -352,33 +397,46 @@ template <DType kFormat, uint32_t kTokens>
   }
 }
 
-template <DType kFormat, uint32_t kTokens>
+// The terms of the block at `place`, added to the lane that it belongs to.
+template <DType kFormat, uint32_t kWidth, uint32_t kTokens>
+[[gnu::always_inline]] inline void add_block(const QuantisedRows& x, const Layout& l,
+                                             const Tile& tile, size_t token, uint32_t block,
+                                             size_t place, __m256 (&lane)[kTokens][2]) {
+  constexpr uint32_t kSteps = kWidth / kActivationBlock;
+  const size_t of_token = token * x.blocks_stride, at = of_token + size_t{block} * kSteps;
+  __m256i sums[kTokens][2];
+  for (auto& of : sums) of[0] = of[1] = _mm256_setzero_si256();
+  for (uint32_t i = 0; i < kSteps; ++i)
+    add_products<kFormat, kTokens>(
+        l, tile.codes + (place * kSteps + i) * kUnpackedBytes,
+        x.codes + token * x.codes_stride + (size_t{block} * kSteps + i) * kActivationBlock,
+        x.codes_stride, x.code_sums + at + i, x.blocks_stride, sums);
+  for (uint32_t half = 0; half < 2; ++half)
+    for (uint32_t t = 0; t < kTokens; ++t) {
+      const size_t from = place * kTileRows + half * 8, next = t * x.blocks_stride;
+      const __m256 x_scale = _mm256_set1_ps(x.scales[at + next]);
+      __m256& sum = lane[t][half];
+      sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[t][half]),
+                            _mm256_mul_ps(_mm256_loadu_ps(tile.scales + from), x_scale), sum);
+      if constexpr (kFormat == DType::mxfp4) continue;
+      const __m256 x_sum =
+          kSteps == 2 ? _mm256_set1_ps(x.sums[of_token + block + next])
+                      : _mm256_mul_ps(
+                            x_scale, _mm256_cvtepi32_ps(_mm256_set1_epi32(x.code_sums[at + next])));
+      sum = _mm256_fmadd_ps(_mm256_loadu_ps(tile.biases + from), x_sum, sum);
+    }
+}
+
+template <DType kFormat, uint32_t kWidth, uint32_t kTokens>
 void multiply_tile(const MatmulArgs& a, const Layout& l, const Tile& tile, size_t token,
                    uint32_t row, uint32_t end) {
-  const QuantisedRows& x = *a.xq;
   __m256 waiting[5][kTokens][2];  // [d]: a sum of 2^d lanes that the tree adds to the next such sum
   for (uint32_t k = 0; k < kSumLanes; ++k) {
     __m256 lane[kTokens][2];
     for (auto& of_token : lane) of_token[0] = of_token[1] = _mm256_setzero_ps();
     size_t place = tile.order.start[kLaneOrder[k]];
-    for (uint32_t b = kLaneOrder[k]; b < l.blocks; b += kSumLanes, ++place) {
-      const size_t at = token * x.blocks_stride + b;
-      __m256i sums[kTokens][2];
-      block_sums<kFormat, kTokens>(l, tile.codes + place * kBlockBytes,
-                                   x.codes + token * x.codes_stride + b * kActivationBlock,
-                                   x.codes_stride, x.code_sums + at, x.blocks_stride, sums);
-      for (uint32_t half = 0; half < 2; ++half)
-        for (uint32_t t = 0; t < kTokens; ++t) {
-          const size_t from = place * kTileRows + half * 8, one = at + t * x.blocks_stride;
-          lane[t][half] = _mm256_fmadd_ps(
-              _mm256_cvtepi32_ps(sums[t][half]),
-              _mm256_mul_ps(_mm256_loadu_ps(tile.scales + from), _mm256_set1_ps(x.scales[one])),
-              lane[t][half]);
-          if constexpr (kFormat != DType::mxfp4)
-            lane[t][half] = _mm256_fmadd_ps(_mm256_loadu_ps(tile.biases + from),
-                                            _mm256_set1_ps(x.sums[one]), lane[t][half]);
-        }
-    }
+    for (uint32_t b = kLaneOrder[k]; b < l.blocks; b += kSumLanes, ++place)
+      add_block<kFormat, kWidth, kTokens>(*a.xq, l, tile, token, b, place, lane);
     uint32_t depth = 0;
     for (; k >> depth & 1; ++depth)
       for (uint32_t i = 0; i < 2 * kTokens; ++i)
@@ -395,18 +453,18 @@ void multiply_tile(const MatmulArgs& a, const Layout& l, const Tile& tile, size_
   }
 }
 
-template <DType kFormat>
+template <DType kFormat, uint32_t kWidth>
 void multiply(const MatmulArgs& a, const Layout& l) {
-  if (a.tokens <= kFewTokens) return few_tokens<kFormat>(a, l);
+  if (a.tokens <= kFewTokens) return few_tokens<kFormat, kWidth>(a, l);
   const Tile tile = tile_of(a, l);
   for (uint32_t r = a.row_begin; r < a.row_end; r += kTileRows) {
     unpack(a, l, tile, r, a.row_end, 0);
     unpack(a, l, tile, r + 8, a.row_end, 1);
     uint32_t t = 0;
     for (; t + kTileTokens <= a.tokens; t += kTileTokens)
-      multiply_tile<kFormat, kTileTokens>(a, l, tile, t, r, a.row_end);
-    if (t + 2 == a.tokens) multiply_tile<kFormat, 2>(a, l, tile, t, r, a.row_end);
-    if (t + 1 == a.tokens) multiply_tile<kFormat, 1>(a, l, tile, t, r, a.row_end);
+      multiply_tile<kFormat, kWidth, kTileTokens>(a, l, tile, t, r, a.row_end);
+    if (t + 2 == a.tokens) multiply_tile<kFormat, kWidth, 2>(a, l, tile, t, r, a.row_end);
+    if (t + 1 == a.tokens) multiply_tile<kFormat, kWidth, 1>(a, l, tile, t, r, a.row_end);
   }
 }
 
@@ -414,25 +472,28 @@ void multiply(const MatmulArgs& a, const Layout& l) {
 
 void matmul(const MatmulArgs& args) {
   const Layout layout = layout_of(args.w);
+  const bool wide = layout.width == kWideBlock;
   switch (layout.format) {
     case DType::mxfp4:
-      return multiply<DType::mxfp4>(args, layout);
+      return multiply<DType::mxfp4, kActivationBlock>(args, layout);
     case DType::affine4:
-      return multiply<DType::affine4>(args, layout);
+      return wide ? multiply<DType::affine4, kWideBlock>(args, layout)
+                  : multiply<DType::affine4, kActivationBlock>(args, layout);
     default:
-      return multiply<DType::affine8>(args, layout);
+      return wide ? multiply<DType::affine8, kWideBlock>(args, layout)
+                  : multiply<DType::affine8, kActivationBlock>(args, layout);
   }
 }
 
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
-                  uint32_t n) {
+                  uint32_t n, uint32_t block) {
   const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-  for (uint32_t b = 0; b < n / kActivationBlock; ++b, x += kActivationBlock) {
+  for (uint32_t begin = 0; begin < n; begin += block) {
     // Magnitudes order as their bits do, and a NaN's are the largest.
     __m256i max = _mm256_setzero_si256();
-    for (uint32_t i = 0; i < 4; ++i)
-      max = _mm256_max_epu32(max,
-                             _mm256_and_si256(_mm256_loadu_si256(vector_at(x + 8 * i)), magnitude));
+    for (uint32_t c = begin; c < begin + block; c += 8)
+      max =
+          _mm256_max_epu32(max, _mm256_and_si256(_mm256_loadu_si256(vector_at(x + c)), magnitude));
     __m128i most = _mm_max_epu32(_mm256_castsi256_si128(max), _mm256_extracti128_si256(max, 1));
     most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0x4e));
     most = _mm_max_epu32(most, _mm_shuffle_epi32(most, 0xb1));
@@ -440,23 +501,28 @@ void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums,
     float scale = _mm_cvtss_f32(_mm_div_ss(_mm_castsi128_ps(most), _mm_set_ss(127.0f)));
     if (scale < 0x1p-126f) scale = 0;
     if (!finite) scale = __builtin_nanf("");
-    __m256i c[4] = {};
-    if (finite && scale > 0)
-      for (uint32_t i = 0; i < 4; ++i)
-        c[i] = _mm256_cvtps_epi32(_mm256_div_ps(_mm256_loadu_ps(x + 8 * i), _mm256_set1_ps(scale)));
-    const __m256i packed =
-        _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
-    _mm256_storeu_si256(
-        vector_at(codes + b * kActivationBlock),
-        _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
-    const __m256i all =
-        _mm256_add_epi32(_mm256_add_epi32(c[0], c[1]), _mm256_add_epi32(c[2], c[3]));
-    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
-    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
-    sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
-    scales[b] = scale;
-    code_sums[b] = _mm_cvtsi128_si32(sum);
-    sums[b] = scale * static_cast<float>(code_sums[b]);
+    int32_t whole = 0;
+    for (uint32_t at = begin; at < begin + block; at += kActivationBlock) {
+      __m256i c[4] = {};
+      if (finite && scale > 0)
+        for (uint32_t i = 0; i < 4; ++i)
+          c[i] = _mm256_cvtps_epi32(
+              _mm256_div_ps(_mm256_loadu_ps(x + at + 8 * i), _mm256_set1_ps(scale)));
+      const __m256i packed =
+          _mm256_packs_epi16(_mm256_packs_epi32(c[0], c[1]), _mm256_packs_epi32(c[2], c[3]));
+      _mm256_storeu_si256(
+          vector_at(codes + at),
+          _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+      const __m256i all =
+          _mm256_add_epi32(_mm256_add_epi32(c[0], c[1]), _mm256_add_epi32(c[2], c[3]));
+      __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+      sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+      sum = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
+      scales[at / kActivationBlock] = scale;
+      code_sums[at / kActivationBlock] = _mm_cvtsi128_si32(sum);
+      whole += _mm_cvtsi128_si32(sum);
+    }
+    if (block == kWideBlock) sums[begin / kWideBlock] = scale * static_cast<float>(whole);
   }
 }
 

@@ -1,6 +1,7 @@
 // The integer products with AVX-512 VNNI. ops.h defines their arithmetic: blocks are lanes where
 // rows come one at a time (decode), rows are lanes where weights are unpacked for many tokens
-// (prefill).
+// (prefill). Affine formats have blocks of 64 columns here: groups of 32, which are rare, are
+// avx2's.
 //
 // Only what is defined here and intrinsics: an inline function of a header, not inlined, could
 // become the program's only copy.
@@ -14,13 +15,16 @@
 namespace wader::avx512 {
 namespace {
 
-constexpr uint32_t kRun = 512;      // columns of 16 blocks, one a lane
-constexpr uint32_t kBlocks = 16;    // of a run
+constexpr uint32_t kBlocks = 16;    // of a run, one a lane
 constexpr size_t kPrefetch = 4096;  // bytes ahead: with less, two thirds of the memory's speed
 
 // Of the planes of scales and biases, which stand still sixteen times as long as codes: without it
 // affine4 had half the speed.
 constexpr size_t kPrefetchScales = 512;
+
+constexpr uint32_t width_of(DType format) {  // columns of a block
+  return format == DType::mxfp4 ? kActivationBlock : kWideBlock;
+}
 
 uint32_t least(uint32_t a, uint32_t b) {
   return a < b ? a : b;
@@ -55,6 +59,7 @@ __m512 half_e8m0(__m512i bytes) {
 
 // What every row of a matrix shares.
 struct Layout {
+  uint32_t width;                 // columns of a block
   uint32_t blocks, runs, groups;  // of a row
   uint32_t shift;                 // block >> shift is its group
   size_t code_bytes;              // of a row
@@ -64,10 +69,11 @@ struct Layout {
 
 Layout layout_of(const MatrixView& w) {
   Layout l{};
-  l.blocks = w.cols / kActivationBlock;
+  l.width = width_of(w.format.dtype);
+  l.blocks = w.cols / l.width;
   l.runs = (l.blocks + kBlocks - 1) / kBlocks;
   l.code_bytes = w.format.dtype == DType::affine8 ? w.cols : w.cols / 2;
-  l.shift = w.format.group == 128 ? 2 : w.format.group == 64 ? 1 : 0;
+  l.shift = w.format.group == 128 ? 1 : 0;
   l.groups = l.blocks >> l.shift;
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   l.spread = _mm512_srl_epi32(lanes, _mm_cvtsi32_si128(static_cast<int>(l.shift)));
@@ -104,11 +110,15 @@ __m512i twice_e2m1_and_12() {
       _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
 }
 
-// Decode. Vector v of a run's activations and of its codes are multiplied; the four dwords of a
-// 128-bit lane of the result belong to one block.
+// The 128-bit lanes 0 and 1, 2 and 3 of a added, and those of b.
+__m512i add_pairs(__m512i a, __m512i b) {
+  return _mm512_add_epi32(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
+}
+
+// Decode. Vector v of a run's activations and of its codes are multiplied.
 template <DType kFormat>
 struct Run {
-  static constexpr uint32_t kVectors = kRun / 64;
+  static constexpr uint32_t kVectors = kBlocks * width_of(kFormat) / 64;
   static constexpr uint32_t kLoads = kFormat == DType::affine8 ? kVectors : kVectors / 2;
   __m512i codes[kVectors];
 
@@ -140,22 +150,26 @@ struct Run {
     }
   }
 
+  // Of one load: a block's product is four dwords of mxfp4 (128 bits), 8 of affine4, 16 of affine8.
+  __m512i product(const int8_t* x, uint32_t load) const {
+    constexpr uint32_t kEach = kVectors / kLoads;
+    __m512i sum = _mm512_setzero_si512();
+    for (uint32_t v = kEach * load; v < kEach * (load + 1); ++v)
+      sum = _mm512_dpbusd_epi32(sum, codes[v], _mm512_loadu_si512(x + 64 * v));
+    return sum;
+  }
+
   // Σ codes · x of each of the 16 blocks.
   __m512i dot(const int8_t* x) const {
-    const __m512i zero = _mm512_setzero_si512();
-    __m512i sums[4];  // lane i of sums[j]: the parts of block 4j + i
+    __m512i sums[4];  // lane i of sums[j]: four parts of block 4j + i
     for (uint32_t j = 0; j < 4; ++j) {
-      if constexpr (kFormat == DType::affine8) {
-        const __m512i a = _mm512_dpbusd_epi32(zero, codes[2 * j], _mm512_loadu_si512(x + 128 * j));
-        const __m512i b =
-            _mm512_dpbusd_epi32(zero, codes[2 * j + 1], _mm512_loadu_si512(x + 128 * j + 64));
-        sums[j] =
-            _mm512_add_epi32(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
-      } else {
-        sums[j] = _mm512_dpbusd_epi32(
-            _mm512_dpbusd_epi32(zero, codes[2 * j], _mm512_loadu_si512(x + 128 * j)),
-            codes[2 * j + 1], _mm512_loadu_si512(x + 128 * j + 64));
-      }
+      if constexpr (kFormat == DType::mxfp4)
+        sums[j] = product(x, j);
+      else if constexpr (kFormat == DType::affine4)
+        sums[j] = add_pairs(product(x, 2 * j), product(x, 2 * j + 1));
+      else
+        sums[j] = add_pairs(add_pairs(product(x, 4 * j), product(x, 4 * j + 1)),
+                            add_pairs(product(x, 4 * j + 2), product(x, 4 * j + 3)));
     }
     const __m512i low = _mm512_add_epi32(_mm512_unpacklo_epi32(sums[0], sums[1]),
                                          _mm512_unpackhi_epi32(sums[0], sums[1]));
@@ -168,10 +182,24 @@ struct Run {
   }
 };
 
+// The scales of the `count` blocks of one run of activations, kept for every 32 columns from
+// `from` on; 0 in the other lanes.
+template <DType kFormat, bool kWhole>
+[[gnu::always_inline]] inline __m512 load_x_scales(const float* from, uint32_t count) {
+  if constexpr (kFormat == DType::mxfp4)
+    return _mm512_maskz_loadu_ps(static_cast<__mmask16>(low_bits(count)), from);
+  const uint32_t most = kWhole ? 2 * kBlocks : 2 * count;
+  const auto first = static_cast<__mmask16>(low_bits(least(most, 16)));
+  const auto second = static_cast<__mmask16>(low_bits(most > 16 ? most - 16 : 0));
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  return _mm512_permutex2var_ps(_mm512_maskz_loadu_ps(first, from), even,
+                                _mm512_maskz_loadu_ps(second, from + 16));
+}
+
 // A row's codes, zeros up to a whole run. For nibbles each 128 become 64 of even columns, then 64
 // of odd ones: a byte of weights holds one of each.
-void arrange(const int8_t* from, uint32_t cols, bool nibbles, int8_t* to) {
-  for (uint32_t c = 0; c < (cols + kRun - 1) / kRun * kRun; c += 128) {
+void arrange(const int8_t* from, uint32_t cols, uint32_t padded, bool nibbles, int8_t* to) {
+  for (uint32_t c = 0; c < padded; c += 128) {
     const uint32_t left = cols > c ? cols - c : 0;
     const __m512i a = _mm512_maskz_loadu_epi8(low_bits(left), from + c);
     const __m512i b = _mm512_maskz_loadu_epi8(left > 64 ? low_bits(left - 64) : 0, from + c + 64);
@@ -193,6 +221,7 @@ void arrange(const int8_t* from, uint32_t cols, bool nibbles, int8_t* to) {
 template <DType kFormat, uint32_t kTokens, bool kWhole>
 [[gnu::always_inline]] inline void add_run(const MatmulArgs& a, const Layout& l, const int8_t* x,
                                            uint32_t row, uint32_t run, __m512 (&lanes)[kTokens]) {
+  constexpr uint32_t kWidth = width_of(kFormat), kRun = kBlocks * kWidth;
   const uint32_t count = kWhole ? kBlocks : l.blocks - run * kBlocks;
   constexpr uint32_t kBytes = kFormat == DType::affine8 ? kRun : kRun / 2;
   Run<kFormat> codes;
@@ -206,7 +235,8 @@ template <DType kFormat, uint32_t kTokens, bool kWhole>
   }
   const auto mask = static_cast<__mmask16>(low_bits(count));
   for (uint32_t t = 0; t < kTokens; ++t) {
-    const size_t at = t * a.xq->blocks_stride + run * kBlocks;
+    const size_t of_token = t * a.xq->blocks_stride,
+                 at = of_token + run * (kRun / kActivationBlock);
     __m512i sum = codes.dot(x + (t * l.runs + run) * kRun);
     if constexpr (kFormat == DType::mxfp4)
       sum = _mm512_sub_epi32(
@@ -216,9 +246,10 @@ template <DType kFormat, uint32_t kTokens, bool kWhole>
     // that what they add is 0 · 0 and never 0 · NaN.
     lanes[t] = _mm512_fmadd_ps(
         _mm512_cvtepi32_ps(sum),
-        _mm512_mul_ps(scales, _mm512_maskz_loadu_ps(mask, a.xq->scales + at)), lanes[t]);
+        _mm512_mul_ps(scales, load_x_scales<kFormat, kWhole>(a.xq->scales + at, count)), lanes[t]);
     if constexpr (kFormat != DType::mxfp4)
-      lanes[t] = _mm512_fmadd_ps(biases, _mm512_maskz_loadu_ps(mask, a.xq->sums + at), lanes[t]);
+      lanes[t] = _mm512_fmadd_ps(
+          biases, _mm512_maskz_loadu_ps(mask, a.xq->sums + of_token + run * kBlocks), lanes[t]);
   }
 }
 
@@ -239,9 +270,10 @@ void row_by_row(const MatmulArgs& a, const Layout& l, const int8_t* x) {
 template <DType kFormat>
 void few_tokens(const MatmulArgs& a, const Layout& l) {
   auto* x = reinterpret_cast<int8_t*>(a.scratch);
+  const uint32_t padded = l.runs * kBlocks * width_of(kFormat);
   for (uint32_t t = 0; t < a.tokens; ++t)
-    arrange(a.xq->codes + t * a.xq->codes_stride, a.w.cols, kFormat != DType::affine8,
-            x + static_cast<size_t>(t) * l.runs * kRun);
+    arrange(a.xq->codes + t * a.xq->codes_stride, a.w.cols, padded, kFormat != DType::affine8,
+            x + static_cast<size_t>(t) * padded);
   switch (a.tokens) {
     case 1:
       return row_by_row<kFormat, 1>(a, l, x);
@@ -262,7 +294,10 @@ void few_tokens(const MatmulArgs& a, const Layout& l) {
 // tokens.
 constexpr uint32_t kTileTokens = 6;
 static_assert(kFewTokens >= 3 && kTileTokens == 6);  // so that no tile has fewer than three tokens
-constexpr uint32_t kBlockBytes = kUnpackedRows * kActivationBlock;
+
+constexpr uint32_t block_bytes(DType format) {  // unpacked
+  return kUnpackedRows * width_of(format);
+}
 
 UnpackedRows place_in_scratch(const MatmulArgs& a, const Layout& l) {
   UnpackedRows rows{};
@@ -270,7 +305,7 @@ UnpackedRows place_in_scratch(const MatmulArgs& a, const Layout& l) {
   rows.affine = a.w.format.dtype != DType::mxfp4;
   rows.order = order_blocks(l.blocks);
   rows.codes = reinterpret_cast<uint8_t*>(a.scratch);
-  rows.scales = a.scratch + size_t{l.blocks} * (kBlockBytes / sizeof(float));
+  rows.scales = a.scratch + size_t{l.blocks} * l.width * (kUnpackedRows / sizeof(float));
   rows.biases = rows.scales + size_t{l.blocks} * kUnpackedRows;
   return rows;
 }
@@ -327,7 +362,7 @@ void load_transposed(const std::byte* const (&rows)[16], size_t at, __m512i (&ou
 template <DType kFormat>
 void unpack_codes(const std::byte* const (&rows)[16], const UnpackedRows& tile, __m512i table,
                   uint8_t* to) {
-  constexpr uint32_t kBytes = kFormat == DType::affine8 ? 32 : 16;  // of a row's block
+  constexpr uint32_t kBytes = width_of(kFormat) / (kFormat == DType::affine8 ? 1 : 2);  // a block's
   // Of each dword bytes 0 and 1, or 2 and 3, as words.
   const __m512i low = _mm512_broadcast_i32x4(
       _mm_setr_epi8(0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1));
@@ -340,7 +375,7 @@ void unpack_codes(const std::byte* const (&rows)[16], const UnpackedRows& tile, 
     if (at % 64 == 0)
       for (const std::byte* row : rows)
         _mm_prefetch(reinterpret_cast<const char*>(row + at) + next_rows, _MM_HINT_T1);
-    uint8_t* quad = to + size_t{place_of(tile.order, b)} * kBlockBytes;
+    uint8_t* quad = to + size_t{place_of(tile.order, b)} * block_bytes(kFormat);
     __m512i dwords[4];
     for (uint32_t half = 0; half < kBytes / 16; ++half) {
       load_transposed(rows, at + 16 * half, dwords);
@@ -419,16 +454,18 @@ template <bool kAffine, uint32_t kTokens>
 [[gnu::always_inline]] inline void add_block(const QuantisedRows& x, size_t token,
                                              const UnpackedRows& tile, uint32_t block,
                                              uint32_t place, __m512 (&lane)[kTokens][2]) {
-  const int8_t* codes = x.codes + token * x.codes_stride + block * kActivationBlock;
-  const size_t at = token * x.blocks_stride + block;
+  constexpr uint32_t kWidth = kAffine ? kWideBlock : kActivationBlock;
+  const int8_t* codes = x.codes + token * x.codes_stride + block * kWidth;
+  const size_t of_token = token * x.blocks_stride;
+  const size_t at = of_token + block * (kWidth / kActivationBlock);
   __m512i sums[kTokens][2];
   for (uint32_t t = 0; t < kTokens; ++t) {
     sums[t][0] = kAffine ? _mm512_setzero_si512()
                          : _mm512_set1_epi32(-12 * x.code_sums[at + t * x.blocks_stride]);
     sums[t][1] = sums[t][0];
   }
-  const uint8_t* w = tile.codes + size_t{place} * kBlockBytes;
-  for (uint32_t quad = 0; quad < 8; ++quad, w += 128) {
+  const uint8_t* w = tile.codes + size_t{place} * kWidth * kUnpackedRows;
+  for (uint32_t quad = 0; quad < kWidth / 4; ++quad, w += 128) {
     const __m512i w0 = _mm512_loadu_si512(w), w1 = _mm512_loadu_si512(w + 64);
     for (uint32_t t = 0; t < kTokens; ++t) {
       int32_t four;
@@ -442,13 +479,14 @@ template <bool kAffine, uint32_t kTokens>
     const size_t from = size_t{place} * kUnpackedRows + half * 16;
     const __m512 scales = _mm512_loadu_ps(tile.scales + from);
     for (uint32_t t = 0; t < kTokens; ++t) {
-      const size_t one = at + t * x.blocks_stride;
-      lane[t][half] =
-          _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[t][half]),
-                          _mm512_mul_ps(scales, _mm512_set1_ps(x.scales[one])), lane[t][half]);
+      const size_t next = t * x.blocks_stride;
+      lane[t][half] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[t][half]),
+                                      _mm512_mul_ps(scales, _mm512_set1_ps(x.scales[at + next])),
+                                      lane[t][half]);
       if constexpr (kAffine)
-        lane[t][half] = _mm512_fmadd_ps(_mm512_loadu_ps(tile.biases + from),
-                                        _mm512_set1_ps(x.sums[one]), lane[t][half]);
+        lane[t][half] =
+            _mm512_fmadd_ps(_mm512_loadu_ps(tile.biases + from),
+                            _mm512_set1_ps(x.sums[of_token + block + next]), lane[t][half]);
     }
   }
 }
@@ -518,6 +556,7 @@ void many_tokens(const MatmulArgs& a) {
 }  // namespace
 
 void matmul(const MatmulArgs& args) {
+  if (args.w.format.group == 32) return avx2::matmul(args);
   const Layout layout = layout_of(args.w);
   if (args.tokens > kFewTokens) return many_tokens(args);
   switch (args.w.format.dtype) {
@@ -531,32 +570,35 @@ void matmul(const MatmulArgs& args) {
 }
 
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
-                  uint32_t n) {
+                  uint32_t n, uint32_t block) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  for (uint32_t b = 0; b < n / kActivationBlock; ++b) {
-    const __m512 low = _mm512_loadu_ps(x + b * kActivationBlock);
-    const __m512 high = _mm512_loadu_ps(x + b * kActivationBlock + 16);
+  for (uint32_t begin = 0; begin < n; begin += block) {
     // Magnitudes order as their bits do, and a NaN's are the largest.
-    const uint32_t max_bits = _mm512_reduce_max_epu32(
-        _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(low), magnitude),
-                         _mm512_and_si512(_mm512_castps_si512(high), magnitude)));
+    __m512i max = _mm512_setzero_si512();
+    for (uint32_t c = begin; c < begin + block; c += 16)
+      max = _mm512_max_epu32(max, _mm512_and_si512(_mm512_loadu_si512(x + c), magnitude));
+    const uint32_t max_bits = _mm512_reduce_max_epu32(max);
     const bool finite = max_bits < 0x7f800000u;
     float scale = _mm_cvtss_f32(_mm_div_ss(
         _mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int>(max_bits))), _mm_set_ss(127.0f)));
     if (scale < 0x1p-126f) scale = 0;
     if (!finite) scale = __builtin_nanf("");
-    __m512i c0 = _mm512_setzero_si512(), c1 = c0;
-    if (finite && scale > 0) {
-      c0 = _mm512_cvtps_epi32(_mm512_div_ps(low, _mm512_set1_ps(scale)));
-      c1 = _mm512_cvtps_epi32(_mm512_div_ps(high, _mm512_set1_ps(scale)));
+    int32_t whole = 0;
+    for (uint32_t c = begin; c < begin + block; c += kActivationBlock) {
+      __m512i c0 = _mm512_setzero_si512(), c1 = c0;
+      if (finite && scale > 0) {
+        c0 = _mm512_cvtps_epi32(_mm512_div_ps(_mm512_loadu_ps(x + c), _mm512_set1_ps(scale)));
+        c1 = _mm512_cvtps_epi32(_mm512_div_ps(_mm512_loadu_ps(x + c + 16), _mm512_set1_ps(scale)));
+      }
+      auto* to = reinterpret_cast<__m128i*>(codes + c);
+      _mm_storeu_si128(to, _mm512_cvtepi32_epi8(c0));
+      _mm_storeu_si128(to + 1, _mm512_cvtepi32_epi8(c1));
+      const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(c0, c1));
+      scales[c / kActivationBlock] = scale;
+      code_sums[c / kActivationBlock] = sum;
+      whole += sum;
     }
-    auto* to = reinterpret_cast<__m128i*>(codes + b * kActivationBlock);
-    _mm_storeu_si128(to, _mm512_cvtepi32_epi8(c0));
-    _mm_storeu_si128(to + 1, _mm512_cvtepi32_epi8(c1));
-    const int32_t sum = _mm512_reduce_add_epi32(_mm512_add_epi32(c0, c1));
-    scales[b] = scale;
-    sums[b] = scale * static_cast<float>(sum);
-    code_sums[b] = sum;
+    if (block == kWideBlock) sums[begin / kWideBlock] = scale * static_cast<float>(whole);
   }
 }
 

@@ -35,13 +35,13 @@ struct BlockOrder {
 namespace portable {
 void matmul(const MatmulArgs& args);
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
-                  uint32_t n);
+                  uint32_t n, uint32_t block);
 }  // namespace portable
 
 namespace avx2 {  // AVX2, FMA, F16C
 void matmul(const MatmulArgs& args);
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
-                  uint32_t n);
+                  uint32_t n, uint32_t block);
 }  // namespace avx2
 
 // 32 rows of weights a byte a code, in MatmulArgs::scratch, for products with many tokens. Rows
@@ -51,30 +51,31 @@ struct UnpackedRows {
   uint32_t blocks;
   BlockOrder order;  // of the blocks' places
   bool affine;
-  uint8_t* codes;          // (places, 8 quads of columns, 32 rows, 4 columns)
+  uint8_t* codes;          // (places, 8 or 16 quads of columns, 32 rows, 4 columns)
   float *scales, *biases;  // (places, 32 rows)
 };
 
+// Affine groups of 32 go to avx2.
 namespace avx512 {  // AVX-512 F, BW, VL, VNNI
 constexpr uint32_t kFewTokens =
     6;  // up to which it reads weights row by row: faster than unpacking
 
-// Rows from `row` on. Codes are unsigned, those of mxfp4 12 higher than they are; `signed_codes`
-// leaves the 12 out.
+// Rows from `row` on, of mxfp4 or of affine groups of 64 or more. Codes are unsigned, those of
+// mxfp4 12 higher than they are; `signed_codes` leaves the 12 out.
 UnpackedRows unpack_rows(const MatmulArgs& args, uint32_t row, bool signed_codes);
 void matmul(const MatmulArgs& args);
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
-                  uint32_t n);
+                  uint32_t n, uint32_t block);
 }  // namespace avx512
 
 namespace neon {  // NEON with the 8-bit dot products of Armv8.2
 void matmul(const MatmulArgs& args);
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
-                  uint32_t n);
+                  uint32_t n, uint32_t block);
 }  // namespace neon
 
 namespace amx {  // AMX tiles of int8, and all that avx512 needs
-// Few tokens are avx512's, as is quantise_row.
+// Few tokens and affine groups of 32 are avx512's, as is quantise_row.
 void matmul(const MatmulArgs& args);
 }  // namespace amx
 

@@ -33,7 +33,8 @@ struct Activations {
 };
 
 // Strides wider than the rows, and what lies between filled with what must not be looked at.
-Activations quantise(const Kernels& k, std::vector<float> x, uint32_t tokens, uint32_t cols) {
+Activations quantise(const Kernels& k, std::vector<float> x, uint32_t tokens, uint32_t cols,
+                     uint32_t block) {
   Activations a{tokens, cols, std::move(x), {}, {}, {}, {}, cols + 64u, cols / 32 + 3u};
   a.codes.assign(tokens * a.codes_stride, 77);
   a.scales.assign(tokens * a.blocks_stride, NAN);
@@ -42,7 +43,7 @@ Activations quantise(const Kernels& k, std::vector<float> x, uint32_t tokens, ui
   for (uint32_t t = 0; t < tokens; ++t)
     k.quantise_row(a.codes.data() + t * a.codes_stride, a.scales.data() + t * a.blocks_stride,
                    a.sums.data() + t * a.blocks_stride, a.code_sums.data() + t * a.blocks_stride,
-                   a.x.data() + static_cast<size_t>(t) * cols, cols);
+                   a.x.data() + static_cast<size_t>(t) * cols, cols, block);
   return a;
 }
 
@@ -174,8 +175,8 @@ TEST(PortableTest, IsWithinTheFormatsBoundOfRef) {
     for (int round = 0; round < 4; ++round) {
       const uint32_t cols = random_cols(format, rng), rows = 1 + rng() % 24, tokens = 1 + rng() % 5;
       const Matrix m = random_matrix(format, rows, cols, Weights::ordinary, rng);
-      const Activations x =
-          quantise(portable(), random_x(tokens, cols, Weights::ordinary, rng), tokens, cols);
+      const Activations x = quantise(portable(), random_x(tokens, cols, Weights::ordinary, rng),
+                                     tokens, cols, activation_block(format));
       const std::vector<float> bias = random_x(1, rows, Weights::ordinary, rng);
       const auto exact = multiply(kRefKernels, m, x, bias.data(), rows);
       const auto y = multiply(portable(), m, x, bias.data(), rows);
@@ -210,14 +211,13 @@ TEST_P(IntegerTest, ComputesTheWrittenArithmetic) {
   x[1] = -3.5f;   // to even: −4
   x[2] = 2.5f;    // to even: 2
   x[32] = -0.5f;  // scale 0.5/127, code −127
-  const Activations a = quantise(k, x, 1, 64);
+  const Activations a = quantise(k, x, 1, 64, 32);
   EXPECT_EQ(a.codes[0], 127);
   EXPECT_EQ(a.codes[1], -4);
   EXPECT_EQ(a.codes[2], 2);
   EXPECT_EQ(a.codes[32], -127);
   EXPECT_EQ(a.scales[0], 1.0f);
   EXPECT_EQ(a.scales[1], 0.5f / 127);
-  EXPECT_EQ(a.sums[0], 125.0f);
   EXPECT_EQ(a.code_sums[0], 125);
   EXPECT_EQ(a.code_sums[1], -127);
   // mxfp4: codes 6, −0.5, 1.5, 0 …; block 0 at 2^1, block 1 at 2^-1 with w[32] = −4.
@@ -232,56 +232,91 @@ TEST_P(IntegerTest, ComputesTheWrittenArithmetic) {
   EXPECT_EQ(multiply(k, m, a, &bias, 1)[0], (first + second) + bias);
 }
 
+// A group of 64 is one term, with one activation scale: by hand, three columns of two groups.
+TEST_P(IntegerTest, TakesAGroupOfSixtyFourAsOneBlock) {
+  std::vector<float> x(128, 0.0f);
+  x[1] = 127;
+  x[63] = -2.5f;  // to even: −2, at the scale of x[1]
+  x[64] = 0.25f;
+  const Activations a = quantise(k, x, 1, 128, 64);
+  EXPECT_EQ(a.codes[63], -2);
+  EXPECT_EQ(a.codes[64], 127);
+  for (const uint32_t b : {0u, 1u}) EXPECT_EQ(a.scales[b], 1.0f);
+  for (const uint32_t b : {2u, 3u}) EXPECT_EQ(a.scales[b], 0.25f / 127);
+  EXPECT_EQ(a.code_sums[0], 127);
+  EXPECT_EQ(a.code_sums[1], -2);
+  EXPECT_EQ(a.sums[0], 125.0f);
+  EXPECT_EQ(a.sums[1], 0.25f / 127 * 127);
+  Matrix m = {
+      std::vector<std::byte>(128), std::vector<std::byte>(4), std::vector<std::byte>(4), {}};
+  m.codes[1] = std::byte{255};
+  m.codes[63] = std::byte{17};
+  m.codes[64] = std::byte{3};
+  const uint16_t scales[2] = {f32_to_bf16(0.5f), f32_to_bf16(2.0f)};
+  const uint16_t biases[2] = {f32_to_bf16(-1.0f), f32_to_bf16(4.0f)};
+  std::memcpy(m.scales.data(), scales, 4);
+  std::memcpy(m.biases.data(), biases, 4);
+  m.view = {DType::affine8, 1, 128, m.codes.data(), m.scales.data(), m.biases.data()};
+  const float first = (255 * 127 - 17 * 2) * 0.5f - 125.0f;
+  const float second = std::fma(4.0f, a.sums[1], 3 * 127 * (2.0f * (0.25f / 127)));
+  EXPECT_EQ(multiply(k, m, a, nullptr, 1)[0], first + second);
+}
+
 // Blocks 0 and 16 share a lane. Among many values are some with which a product rounded before it
 // is added gives other bits, in the scale's product and in the bias's.
 TEST_P(IntegerTest, FusesTheLastMultiplicationOfATerm) {
-  constexpr uint32_t kCols = 17 * 32;
-  Matrix m;
-  m.codes.resize(kCols);
-  m.scales.resize(34);
-  m.biases.resize(34);
-  m.codes[0] = std::byte{201};
-  m.codes[512] = std::byte{157};
-  const auto put = [](std::vector<std::byte>& plane, uint32_t block, float value) {
-    const uint16_t bits = f32_to_bf16(value);
-    std::memcpy(plane.data() + 2 * block, &bits, 2);
-    return bf16_to_f32(bits);
-  };
-  const float w0 = put(m.scales, 0, 0.013f), w1 = put(m.scales, 16, 0.017f);
-  const float b0 = put(m.biases, 0, -0.31f), b1 = put(m.biases, 16, -2.3f);
-  m.view = {{DType::affine8, 32, DType::bf16},
-            1,
-            kCols,
-            m.codes.data(),
-            m.scales.data(),
-            m.biases.data()};
-  int scales_tell = 0, biases_tell = 0;
-  for (int n = 0; n < 100; ++n) {
-    std::vector<float> x(kCols, 0.0f);
-    x[0] = 0.5f + 0.013f * static_cast<float>(n);
-    x[512] = 1.9f - 0.007f * static_cast<float>(n);
-    const Activations a = quantise(k, x, 1, kCols);
-    const auto i0 = static_cast<float>(201 * a.codes[0]);
-    const auto i1 = static_cast<float>(157 * a.codes[512]);
-    const float s0 = w0 * a.scales[0], s1 = w1 * a.scales[16];
-    const float block_0 = std::fma(b0, a.sums[0], i0 * s0);
-    const float scaled = std::fma(i1, s1, block_0);
-    const float whole = std::fma(b1, a.sums[16], scaled);
-    EXPECT_EQ(multiply(k, m, a, nullptr, 1)[0], whole) << n;
-    scales_tell += whole != std::fma(b1, a.sums[16], block_0 + i1 * s1);
-    biases_tell += whole != scaled + b1 * a.sums[16];
+  for (const uint32_t group : {32u, 64u}) {
+    const uint32_t cols = 17 * group, far = 16 * group;
+    Matrix m;
+    m.codes.resize(cols);
+    m.scales.resize(34);
+    m.biases.resize(34);
+    m.codes[0] = std::byte{201};
+    m.codes[far] = std::byte{157};
+    const auto put = [](std::vector<std::byte>& plane, uint32_t block, float value) {
+      const uint16_t bits = f32_to_bf16(value);
+      std::memcpy(plane.data() + 2 * block, &bits, 2);
+      return bf16_to_f32(bits);
+    };
+    const float w0 = put(m.scales, 0, 0.013f), w1 = put(m.scales, 16, 0.017f);
+    const float b0 = put(m.biases, 0, -0.31f), b1 = put(m.biases, 16, -2.3f);
+    m.view = {{DType::affine8, static_cast<uint16_t>(group), DType::bf16},
+              1,
+              cols,
+              m.codes.data(),
+              m.scales.data(),
+              m.biases.data()};
+    int scales_tell = 0, biases_tell = 0;
+    for (int n = 0; n < 100; ++n) {
+      std::vector<float> x(cols, 0.0f);
+      x[0] = 0.5f + 0.013f * static_cast<float>(n);
+      x[far] = 1.9f - 0.007f * static_cast<float>(n);
+      const Activations a = quantise(k, x, 1, cols, group);
+      const auto i0 = static_cast<float>(201 * a.codes[0]);
+      const auto i1 = static_cast<float>(157 * a.codes[far]);
+      const float x0 = a.scales[0], x1 = a.scales[far / 32];
+      const float sum0 = x0 * static_cast<float>(a.codes[0]);
+      const float sum1 = x1 * static_cast<float>(a.codes[far]);
+      const float block_0 = std::fma(b0, sum0, i0 * (w0 * x0));
+      const float scaled = std::fma(i1, w1 * x1, block_0);
+      const float whole = std::fma(b1, sum1, scaled);
+      EXPECT_EQ(multiply(k, m, a, nullptr, 1)[0], whole) << n;
+      scales_tell += whole != std::fma(b1, sum1, block_0 + i1 * (w1 * x1));
+      biases_tell += whole != scaled + b1 * sum1;
+    }
+    EXPECT_GT(scales_tell, 5) << group;
+    EXPECT_GT(biases_tell, 5) << group;
   }
-  EXPECT_GT(scales_tell, 5);
-  EXPECT_GT(biases_tell, 5);
 }
 
 TEST_P(IntegerTest, QuantisesAsPortableDoes) {
   std::mt19937 rng(12);
   for (int round = 0; round < 60; ++round) {
-    const uint32_t cols = 32 * (1 + rng() % 100);
+    const uint32_t block = round % 4 < 2 ? 32 : 64, cols = block * (1 + rng() % 60);
     const auto kind = round % 2 ? Weights::extreme : Weights::ordinary;
     const auto x = random_x(2, cols, kind, rng);
-    const Activations ours = quantise(k, x, 2, cols), theirs = quantise(portable(), x, 2, cols);
+    const Activations ours = quantise(k, x, 2, cols, block);
+    const Activations theirs = quantise(portable(), x, 2, cols, block);
     EXPECT_EQ(ours.codes, theirs.codes);
     EXPECT_EQ(ours.code_sums, theirs.code_sums);
     EXPECT_TRUE(same_bits(ours.scales, theirs.scales));
@@ -297,7 +332,10 @@ TEST_P(IntegerTest, EqualsPortableToTheBit) {
       const uint32_t cols = random_cols(format, rng), rows = 1 + rng() % 70;
       const uint32_t tokens = 1 + rng() % (round < 12 ? 3 : round < 20 ? 17 : 70);
       const Matrix m = random_matrix(format, rows, cols, kind, rng);
-      const Activations x = quantise(portable(), random_x(tokens, cols, kind, rng), tokens, cols);
+      // Weights that take blocks of 32 take those of 64 too.
+      const uint32_t block = cols % 64 == 0 && rng() % 2 ? 64 : activation_block(format);
+      const Activations x =
+          quantise(portable(), random_x(tokens, cols, kind, rng), tokens, cols, block);
       const std::vector<float> bias = random_x(1, 96, Weights::ordinary, rng);
       const float* b = rng() % 3 ? bias.data() : nullptr;
       EXPECT_TRUE(same_bits(multiply(k, m, x, b, rows), multiply(portable(), m, x, b, rows)))
@@ -311,13 +349,15 @@ TEST_P(IntegerTest, BitsDoNotDependOnTokensOrSplit) {
     const uint32_t cols = random_cols(format, rng), rows = 71;
     const uint32_t tokens = &format == &formats().front() ? 11 : 37;  // 37: tiles that share tokens
     const Matrix m = random_matrix(format, rows, cols, Weights::ordinary, rng);
-    const Activations x = quantise(k, random_x(tokens, cols, Weights::ordinary, rng), tokens, cols);
+    const uint32_t block = activation_block(format);
+    const Activations x =
+        quantise(k, random_x(tokens, cols, Weights::ordinary, rng), tokens, cols, block);
     const auto whole = multiply(k, m, x, nullptr, rows);
     for (const uint32_t split : {1u, 7u, 16u, 48u})
       EXPECT_TRUE(same_bits(multiply(k, m, x, nullptr, split), whole)) << split;
     for (uint32_t t = 0; t < tokens; ++t) {
       const auto row = x.x.begin() + static_cast<size_t>(t) * cols;
-      const Activations one = quantise(k, {row, row + cols}, 1, cols);
+      const Activations one = quantise(k, {row, row + cols}, 1, cols, block);
       EXPECT_TRUE(same_bits(multiply(k, m, one, nullptr, rows),
                             std::span(whole).subspan(size_t{t} * rows, rows)))
           << format_name(format) << " " << t;
@@ -332,7 +372,7 @@ TEST_P(IntegerTest, WhatIsNotFiniteStaysSo) {
     auto x = random_x(5, 96, Weights::ordinary, rng);
     x[96 + 40] = bad;
     const Matrix m = random_matrix(DType::mxfp4, 33, 96, Weights::ordinary, rng);
-    const auto y = multiply(k, m, quantise(k, x, 5, 96), nullptr, 33);
+    const auto y = multiply(k, m, quantise(k, x, 5, 96, 32), nullptr, 33);
     for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 33 == 1) << i;
   }
 }

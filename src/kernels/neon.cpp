@@ -33,20 +33,22 @@ float add_as_tree(const float32x4_t (&lanes)[kQuarters]) {
 struct Layout {
   DType format;
   bool f16;
+  uint32_t width;           // columns of a block
   uint32_t blocks, groups;  // of a row
   uint32_t shift;           // block >> shift is its group
   size_t code_bytes;        // of a row
-  uint32_t block_bytes;
+  uint32_t step_bytes;      // of 32 columns
 };
 
 Layout layout_of(const MatrixView& w) {
   Layout l{};
   l.format = w.format.dtype;
   l.f16 = w.format.scales == DType::f16;
-  l.blocks = w.cols / kActivationBlock;
-  l.block_bytes = l.format == DType::affine8 ? kActivationBlock : kActivationBlock / 2;
-  l.code_bytes = size_t{l.blocks} * l.block_bytes;
-  l.shift = w.format.group == 128 ? 2 : w.format.group == 64 ? 1 : 0;
+  l.width = activation_block(w.format);
+  l.blocks = w.cols / l.width;
+  l.step_bytes = l.format == DType::affine8 ? kActivationBlock : kActivationBlock / 2;
+  l.code_bytes = size_t{w.cols} / kActivationBlock * l.step_bytes;
+  l.shift = w.format.group == 128 ? 1 : 0;
   l.groups = l.blocks >> l.shift;
   return l;
 }
@@ -77,17 +79,14 @@ template <DType kFormat, bool kWhole>
       raw |= static_cast<uint64_t>(from[i]) << (8 * i);
   else if (shift == 0)
     __builtin_memcpy(&raw, from, 4 * kUnit);
-  else if (shift == 1)
-    __builtin_memcpy(&raw, from, 2 * kUnit);
   else
-    __builtin_memcpy(&raw, from, kUnit);
+    __builtin_memcpy(&raw, from, 2 * kUnit);
   float32x4_t values;
   if constexpr (kFormat == DType::mxfp4) {
     values = half_e8m0(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(raw)))));
   } else {
     uint16x4_t spread = vcreate_u16(raw);
     if (shift > 0) spread = vzip1_u16(spread, spread);
-    if (shift > 1) spread = vzip1_u16(spread, spread);
     values = l.f16 ? vcvt_f32_f16(vreinterpret_f16_u16(spread))
                    : vreinterpretq_f32_u32(vshll_n_u16(spread, 16));
   }
@@ -97,8 +96,8 @@ template <DType kFormat, bool kWhole>
       vandq_u32(vreinterpretq_u32_f32(values), vcltq_u32(lane, vdupq_n_u32(count))));
 }
 
-// One block's codes, signed: columns 0, 2, 4 … and 1, 3, 5 … of nibbles, the first half and the
-// second of bytes.
+// The codes of 32 columns, signed: columns 0, 2, 4 … and 1, 3, 5 … of nibbles, the first half and
+// the second of bytes.
 struct Codes {
   int8x16_t a, b;
 };
@@ -136,11 +135,24 @@ void arrange(const int8_t* from, uint32_t cols, int8_t* to) {
   }
 }
 
-// A block's Σ code · x, in parts; x as arrange() leaves it.
-[[gnu::always_inline]] inline int32x4_t dot(Codes codes, const int8_t* x) {
-  const int32x4_t part = vdotq_s32(vdupq_n_s32(0), codes.a, vld1q_s8(x));
-  return vdotq_s32(part, codes.b, vld1q_s8(x + 16));
-}
+// A block's codes, and their Σ code · x in parts; x as arrange() leaves it.
+template <DType kFormat, uint32_t kWidth>
+struct Block {
+  static constexpr uint32_t kSteps = kWidth / kActivationBlock;
+  Codes codes[kSteps];
+
+  [[gnu::always_inline]] void load(const std::byte* from, uint32_t step_bytes) {
+    for (uint32_t i = 0; i < kSteps; ++i) codes[i] = load_codes<kFormat>(from + i * step_bytes);
+  }
+  [[gnu::always_inline]] int32x4_t dot(const int8_t* x) const {
+    int32x4_t parts = vdupq_n_s32(0);
+    for (uint32_t i = 0; i < kSteps; ++i, x += kActivationBlock) {
+      parts = vdotq_s32(parts, codes[i].a, vld1q_s8(x));
+      parts = vdotq_s32(parts, codes[i].b, vld1q_s8(x + 16));
+    }
+    return parts;
+  }
+};
 
 // What one quarter run brings to its four lanes.
 struct Terms {
@@ -158,23 +170,44 @@ template <DType kFormat>
   return lanes;
 }
 
+// The activations' part of the terms of four blocks.
+template <DType kFormat, uint32_t kWidth>
+[[gnu::always_inline]] inline void load_x_terms(const QuantisedRows& x, uint32_t token,
+                                                uint32_t first, Terms& terms) {
+  constexpr uint32_t kSteps = kWidth / kActivationBlock;
+  const size_t of_token = size_t{token} * x.blocks_stride, at = of_token + first * kSteps;
+  if constexpr (kSteps == 1) {
+    terms.x_scales = vld1q_f32(x.scales + at);
+    terms.code_sums = vld1q_s32(x.code_sums + at);
+    terms.x_sums = vmulq_f32(terms.x_scales, vcvtq_f32_s32(terms.code_sums));
+  } else {
+    terms.x_scales = vld2q_f32(x.scales + at).val[0];
+    const int32x4x2_t code_sums = vld2q_s32(x.code_sums + at);
+    terms.code_sums = vaddq_s32(code_sums.val[0], code_sums.val[1]);
+    terms.x_sums = vld1q_f32(x.sums + of_token + first);
+  }
+}
+
 // The last quarter run of a row, of fewer than four blocks, for one token.
-template <DType kFormat>
+template <DType kFormat, uint32_t kWidth>
 [[gnu::noinline, gnu::cold]] float32x4_t add_partial(const MatmulArgs& a, const Layout& l,
                                                      const int8_t* x, uint32_t row, uint32_t token,
                                                      float32x4_t lanes) {
+  constexpr uint32_t kSteps = kWidth / kActivationBlock;
   const uint32_t quarter = l.blocks / kBlocks, first = quarter * kBlocks, count = l.blocks - first;
-  const std::byte* from = a.w.codes + row * l.code_bytes + size_t{first} * l.block_bytes;
-  const size_t at = token * a.xq->blocks_stride + first;
-  x += size_t{token} * a.w.cols + first * kActivationBlock;
+  const uint32_t block_bytes = l.step_bytes * kSteps;
+  const std::byte* from = a.w.codes + row * l.code_bytes + size_t{first} * block_bytes;
+  x += size_t{token} * a.w.cols + first * kWidth;
   int32_t dots[kBlocks] = {}, code_sums[kBlocks] = {};
   float x_scales[kBlocks] = {}, x_sums[kBlocks] = {};
   for (uint32_t b = 0; b < count; ++b) {
-    dots[b] =
-        vaddvq_s32(dot(load_codes<kFormat>(from + b * l.block_bytes), x + b * kActivationBlock));
-    code_sums[b] = a.xq->code_sums[at + b];
-    x_scales[b] = a.xq->scales[at + b];
-    x_sums[b] = a.xq->sums[at + b];
+    Block<kFormat, kWidth> block;
+    block.load(from + b * block_bytes, l.step_bytes);
+    dots[b] = vaddvq_s32(block.dot(x + b * kWidth));
+    const size_t at = token * a.xq->blocks_stride + (first + b) * kSteps;
+    x_scales[b] = a.xq->scales[at];
+    for (uint32_t i = 0; i < kSteps; ++i) code_sums[b] += a.xq->code_sums[at + i];
+    x_sums[b] = x_scales[b] * static_cast<float>(code_sums[b]);
   }
   Terms terms{};
   terms.dots = vld1q_s32(dots);
@@ -189,37 +222,35 @@ template <DType kFormat>
 
 // Quarter run `quarter` of one row, whose lanes are lanes[…][kQuarter]: a constant, so that they
 // are registers. Nothing beyond the row's end.
-template <DType kFormat, uint32_t kTokens, uint32_t kQuarter>
+template <DType kFormat, uint32_t kWidth, uint32_t kTokens, uint32_t kQuarter>
 [[gnu::always_inline]] inline void add_quarter(const MatmulArgs& a, const Layout& l,
                                                const int8_t* x, uint32_t row, uint32_t quarter,
                                                float32x4_t (&lanes)[kTokens][kQuarters]) {
   const uint32_t first = quarter * kBlocks;
   if (first + kBlocks > l.blocks) [[unlikely]] {
     for (uint32_t t = 0; t < kTokens && first < l.blocks; ++t)
-      lanes[t][kQuarter] = add_partial<kFormat>(a, l, x, row, t, lanes[t][kQuarter]);
+      lanes[t][kQuarter] = add_partial<kFormat, kWidth>(a, l, x, row, t, lanes[t][kQuarter]);
     return;
   }
-  const std::byte* from = a.w.codes + row * l.code_bytes + size_t{first} * l.block_bytes;
-  Codes codes[kBlocks];
-  for (uint32_t b = 0; b < kBlocks; ++b) codes[b] = load_codes<kFormat>(from + b * l.block_bytes);
+  const uint32_t block_bytes = l.step_bytes * (kWidth / kActivationBlock);
+  const std::byte* from = a.w.codes + row * l.code_bytes + size_t{first} * block_bytes;
+  Block<kFormat, kWidth> blocks[kBlocks];
+  for (uint32_t b = 0; b < kBlocks; ++b) blocks[b].load(from + b * block_bytes, l.step_bytes);
   Terms terms{};
   terms.scales = load_scales<kFormat, true>(l, a.w.scales, row, quarter, kBlocks);
   if constexpr (kFormat != DType::mxfp4)
     terms.biases = load_scales<kFormat, true>(l, a.w.biases, row, quarter, kBlocks);
   for (uint32_t t = 0; t < kTokens; ++t) {
-    const int8_t* of_token = x + size_t{t} * a.w.cols + first * kActivationBlock;
-    const size_t at = t * a.xq->blocks_stride + first;
+    const int8_t* of_token = x + size_t{t} * a.w.cols + first * kWidth;
     int32x4_t dots[kBlocks];
-    for (uint32_t b = 0; b < kBlocks; ++b) dots[b] = dot(codes[b], of_token + b * kActivationBlock);
+    for (uint32_t b = 0; b < kBlocks; ++b) dots[b] = blocks[b].dot(of_token + b * kWidth);
     terms.dots = vpaddq_s32(vpaddq_s32(dots[0], dots[1]), vpaddq_s32(dots[2], dots[3]));
-    if constexpr (kFormat == DType::affine8) terms.code_sums = vld1q_s32(a.xq->code_sums + at);
-    terms.x_scales = vld1q_f32(a.xq->scales + at);
-    if constexpr (kFormat != DType::mxfp4) terms.x_sums = vld1q_f32(a.xq->sums + at);
+    load_x_terms<kFormat, kWidth>(*a.xq, t, first, terms);
     lanes[t][kQuarter] = add_terms<kFormat>(terms, lanes[t][kQuarter]);
   }
 }
 
-template <DType kFormat, uint32_t kTokens>
+template <DType kFormat, uint32_t kWidth, uint32_t kTokens>
 void row_by_row(const MatmulArgs& a, const Layout& l, const int8_t* x) {
   const uint32_t quarters = (l.blocks + kBlocks - 1) / kBlocks;
   for (uint32_t r = a.row_begin; r < a.row_end; ++r) {
@@ -227,30 +258,30 @@ void row_by_row(const MatmulArgs& a, const Layout& l, const int8_t* x) {
     for (auto& of_token : lanes)
       for (float32x4_t& lane : of_token) lane = vdupq_n_f32(0);
     for (uint32_t quarter = 0; quarter < quarters; quarter += kQuarters) {
-      add_quarter<kFormat, kTokens, 0>(a, l, x, r, quarter, lanes);
-      add_quarter<kFormat, kTokens, 1>(a, l, x, r, quarter + 1, lanes);
-      add_quarter<kFormat, kTokens, 2>(a, l, x, r, quarter + 2, lanes);
-      add_quarter<kFormat, kTokens, 3>(a, l, x, r, quarter + 3, lanes);
+      add_quarter<kFormat, kWidth, kTokens, 0>(a, l, x, r, quarter, lanes);
+      add_quarter<kFormat, kWidth, kTokens, 1>(a, l, x, r, quarter + 1, lanes);
+      add_quarter<kFormat, kWidth, kTokens, 2>(a, l, x, r, quarter + 2, lanes);
+      add_quarter<kFormat, kWidth, kTokens, 3>(a, l, x, r, quarter + 3, lanes);
     }
     const float bias = a.bias ? a.bias[r] : 0.0f;
     for (uint32_t t = 0; t < kTokens; ++t) a.y[t * a.y_stride + r] = add_as_tree(lanes[t]) + bias;
   }
 }
 
-template <DType kFormat>
+template <DType kFormat, uint32_t kWidth>
 void few_tokens(const MatmulArgs& a, const Layout& l) {
   auto* x = reinterpret_cast<int8_t*>(a.scratch);
   for (uint32_t t = 0; t < a.tokens; ++t)
     arrange<kFormat>(a.xq->codes + t * a.xq->codes_stride, a.w.cols, x + size_t{t} * a.w.cols);
   switch (a.tokens) {
     case 1:
-      return row_by_row<kFormat, 1>(a, l, x);
+      return row_by_row<kFormat, kWidth, 1>(a, l, x);
     case 2:
-      return row_by_row<kFormat, 2>(a, l, x);
+      return row_by_row<kFormat, kWidth, 2>(a, l, x);
     case 3:
-      return row_by_row<kFormat, 3>(a, l, x);
+      return row_by_row<kFormat, kWidth, 3>(a, l, x);
     case kFewTokens:
-      return row_by_row<kFormat, kFewTokens>(a, l, x);
+      return row_by_row<kFormat, kWidth, kFewTokens>(a, l, x);
     default:
       return;
   }
@@ -259,11 +290,11 @@ void few_tokens(const MatmulArgs& a, const Layout& l) {
 // Prefill. 16 rows are unpacked, four columns of four rows a vector, and multiplied with all
 // tokens. The sums of four tokens take 16 registers, their codes 8, the weights 4.
 constexpr uint32_t kTileRows = 16, kTileTokens = 4, kParts = kTileRows / 4;
-constexpr uint32_t kBlockBytes = kTileRows * kActivationBlock;
+constexpr uint32_t kUnpackedBytes = kTileRows * kActivationBlock;  // of 32 columns
 
 struct Tile {
   BlockOrder order;
-  int8_t* codes;           // (blocks, 8 quads of columns, 16 rows, 4 columns)
+  int8_t* codes;           // (blocks, 8 or 16 quads of columns, 16 rows, 4 columns)
   float *scales, *biases;  // (blocks, 16 rows)
   size_t place(uint32_t block) const { return place_of(order, block); }
 };
@@ -272,7 +303,7 @@ Tile tile_of(const MatmulArgs& a, const Layout& l) {
   Tile tile{};
   tile.order = order_blocks(l.blocks);
   tile.codes = reinterpret_cast<int8_t*>(a.scratch);
-  tile.scales = a.scratch + size_t{l.blocks} * (kBlockBytes / sizeof(float));
+  tile.scales = a.scratch + size_t{l.blocks} * l.width * (kTileRows / sizeof(float));
   tile.biases = tile.scales + size_t{l.blocks} * kTileRows;
   return tile;
 }
@@ -294,20 +325,22 @@ Tile tile_of(const MatmulArgs& a, const Layout& l) {
 template <DType kFormat>
 void unpack_codes(const MatmulArgs& a, const Layout& l, const Tile& tile, uint32_t row,
                   uint32_t end, uint32_t part) {
-  for (uint32_t b = 0; b < l.blocks; ++b) {
+  const uint32_t steps = l.width / kActivationBlock;
+  for (uint32_t b = 0; b < l.blocks * steps; ++b) {
     int32x4_t first[4], second[4];  // 16 columns of each row
     for (uint32_t i = 0; i < 4; ++i) {
       first[i] = second[i] = vdupq_n_s32(0);
       if (row + i >= end) continue;
       const Codes codes =
-          load_codes<kFormat>(a.w.codes + (row + i) * l.code_bytes + size_t{b} * l.block_bytes);
+          load_codes<kFormat>(a.w.codes + (row + i) * l.code_bytes + size_t{b} * l.step_bytes);
       const bool bytes = kFormat == DType::affine8;
       first[i] = vreinterpretq_s32_s8(bytes ? codes.a : vzip1q_s8(codes.a, codes.b));
       second[i] = vreinterpretq_s32_s8(bytes ? codes.b : vzip2q_s8(codes.a, codes.b));
     }
     transpose(first);
     transpose(second);
-    int8_t* to = tile.codes + tile.place(b) * kBlockBytes + part * 16;
+    int8_t* to =
+        tile.codes + (tile.place(b / steps) * steps + b % steps) * kUnpackedBytes + part * 16;
     for (uint32_t quad = 0; quad < 4; ++quad) {
       vst1q_s8(to + quad * kTileRows * 4, vreinterpretq_s8_s32(first[quad]));
       vst1q_s8(to + (quad + 4) * kTileRows * 4, vreinterpretq_s8_s32(second[quad]));
@@ -363,21 +396,15 @@ template <uint32_t kTokens, uint32_t kQuad>
   }
 }
 
-// Adds the terms of the block at `place` of the tile to the lane that it belongs to.
-template <DType kFormat, uint32_t kTokens>
-[[gnu::always_inline]] inline void add_block(const QuantisedRows& x, size_t token, const Tile& tile,
-                                             uint32_t block, size_t place,
-                                             float32x4_t (&lane)[kTokens][kParts]) {
-  const size_t at = token * x.blocks_stride + block;
+// Adds Σ code · x of 32 columns.
+template <uint32_t kTokens>
+[[gnu::always_inline]] inline void add_products(const int8_t* w, const int8_t* x, size_t stride,
+                                                int32x4_t (&sums)[kTokens][kParts]) {
   int8x16_t codes[kTokens][2];
-  int32x4_t sums[kTokens][kParts];
   for (uint32_t t = 0; t < kTokens; ++t) {
-    const int8_t* from = x.codes + (token + t) * x.codes_stride + block * kActivationBlock;
-    codes[t][0] = vld1q_s8(from);
-    codes[t][1] = vld1q_s8(from + 16);
-    for (int32x4_t& sum : sums[t]) sum = vdupq_n_s32(0);
+    codes[t][0] = vld1q_s8(x + t * stride);
+    codes[t][1] = vld1q_s8(x + t * stride + 16);
   }
-  const int8_t* w = tile.codes + place * kBlockBytes;
   add_quad<kTokens, 0>(w, codes, sums);
   add_quad<kTokens, 1>(w, codes, sums);
   add_quad<kTokens, 2>(w, codes, sums);
@@ -386,19 +413,42 @@ template <DType kFormat, uint32_t kTokens>
   add_quad<kTokens, 5>(w, codes, sums);
   add_quad<kTokens, 6>(w, codes, sums);
   add_quad<kTokens, 7>(w, codes, sums);
+}
+
+// Adds the terms of the block at `place` of the tile to the lane that it belongs to.
+template <DType kFormat, uint32_t kWidth, uint32_t kTokens>
+[[gnu::always_inline]] inline void add_block(const QuantisedRows& x, size_t token, const Tile& tile,
+                                             uint32_t block, size_t place,
+                                             float32x4_t (&lane)[kTokens][kParts]) {
+  constexpr uint32_t kSteps = kWidth / kActivationBlock;
+  const size_t of_token = token * x.blocks_stride, at = of_token + size_t{block} * kSteps;
+  int32x4_t sums[kTokens][kParts];
+  for (auto& of : sums)
+    for (int32x4_t& sum : of) sum = vdupq_n_s32(0);
+  for (uint32_t i = 0; i < kSteps; ++i)
+    add_products<kTokens>(
+        tile.codes + (place * kSteps + i) * kUnpackedBytes,
+        x.codes + token * x.codes_stride + (size_t{block} * kSteps + i) * kActivationBlock,
+        x.codes_stride, sums);
   for (uint32_t part = 0; part < kParts; ++part) {
     const size_t from = place * kTileRows + part * 4;
     const float32x4_t scales = vld1q_f32(tile.scales + from);
     float32x4_t biases = vdupq_n_f32(0);
     if constexpr (kFormat != DType::mxfp4) biases = vld1q_f32(tile.biases + from);
     for (uint32_t t = 0; t < kTokens; ++t) {
-      const size_t one = at + t * x.blocks_stride;
+      const size_t next = t * x.blocks_stride;
+      const float x_scale = x.scales[at + next];
+      int32_t code_sum = 0;
+      for (uint32_t i = 0; i < kSteps; ++i) code_sum += x.code_sums[at + next + i];
       float32x4_t& sum = lane[t][part];
       int32x4_t whole = sums[t][part];
       if constexpr (kFormat == DType::affine8)
-        whole = vaddq_s32(whole, vdupq_n_s32(128 * x.code_sums[one]));
-      sum = vfmaq_f32(sum, vcvtq_f32_s32(whole), vmulq_n_f32(scales, x.scales[one]));
-      if constexpr (kFormat != DType::mxfp4) sum = vfmaq_n_f32(sum, biases, x.sums[one]);
+        whole = vaddq_s32(whole, vdupq_n_s32(128 * code_sum));
+      sum = vfmaq_f32(sum, vcvtq_f32_s32(whole), vmulq_n_f32(scales, x_scale));
+      if constexpr (kFormat != DType::mxfp4)
+        sum = vfmaq_n_f32(
+            sum, biases,
+            kSteps == 2 ? x.sums[of_token + block + next] : x_scale * static_cast<float>(code_sum));
     }
   }
 }
@@ -417,7 +467,7 @@ float32x4_t load_rows(const float* from, uint32_t rows) {
   return vld1q_f32(some);
 }
 
-template <DType kFormat, uint32_t kTokens>
+template <DType kFormat, uint32_t kWidth, uint32_t kTokens>
 void multiply_tile(const MatmulArgs& a, const Layout& l, const Tile& tile, size_t token,
                    uint32_t row) {
   // waiting[d]: a sum of 2^d lanes that the tree adds to the next such sum.
@@ -428,7 +478,7 @@ void multiply_tile(const MatmulArgs& a, const Layout& l, const Tile& tile, size_
       for (float32x4_t& part : of_token) part = vdupq_n_f32(0);
     size_t place = tile.order.start[kLaneOrder[k]];
     for (uint32_t b = kLaneOrder[k]; b < l.blocks; b += kSumLanes, ++place)
-      add_block<kFormat, kTokens>(*a.xq, token, tile, b, place, lane);
+      add_block<kFormat, kWidth, kTokens>(*a.xq, token, tile, b, place, lane);
     uint32_t depth = 0;
     for (; k >> depth & 1; ++depth)
       for (uint32_t i = 0; i < kTokens * kParts; ++i) {
@@ -447,7 +497,7 @@ void multiply_tile(const MatmulArgs& a, const Layout& l, const Tile& tile, size_
   }
 }
 
-template <DType kFormat>
+template <DType kFormat, uint32_t kWidth>
 void multiply_tokens(const MatmulArgs& a, const Layout& l, const Tile& tile, uint32_t row) {
   // Tiles as equal as can be; five tokens or more, so that none has fewer than two.
   static_assert(kFewTokens >= 4 && kTileTokens == 4);
@@ -456,25 +506,25 @@ void multiply_tokens(const MatmulArgs& a, const Layout& l, const Tile& tile, uin
     size = (a.tokens - t + left - 1) / left;
     switch (size) {
       case 4:
-        multiply_tile<kFormat, 4>(a, l, tile, t, row);
+        multiply_tile<kFormat, kWidth, 4>(a, l, tile, t, row);
         break;
       case 3:
-        multiply_tile<kFormat, 3>(a, l, tile, t, row);
+        multiply_tile<kFormat, kWidth, 3>(a, l, tile, t, row);
         break;
       default:
-        multiply_tile<kFormat, 2>(a, l, tile, t, row);
+        multiply_tile<kFormat, kWidth, 2>(a, l, tile, t, row);
         break;
     }
   }
 }
 
-template <DType kFormat>
+template <DType kFormat, uint32_t kWidth>
 void multiply(const MatmulArgs& a, const Layout& l) {
-  if (a.tokens <= kFewTokens) return few_tokens<kFormat>(a, l);
+  if (a.tokens <= kFewTokens) return few_tokens<kFormat, kWidth>(a, l);
   const Tile tile = tile_of(a, l);
   for (uint32_t r = a.row_begin; r < a.row_end; r += kTileRows) {
     unpack<kFormat>(a, l, tile, r);
-    multiply_tokens<kFormat>(a, l, tile, r);
+    multiply_tokens<kFormat, kWidth>(a, l, tile, r);
   }
 }
 
@@ -482,22 +532,25 @@ void multiply(const MatmulArgs& a, const Layout& l) {
 
 void matmul(const MatmulArgs& args) {
   const Layout layout = layout_of(args.w);
+  const bool wide = layout.width == kWideBlock;
   switch (layout.format) {
     case DType::mxfp4:
-      return multiply<DType::mxfp4>(args, layout);
+      return multiply<DType::mxfp4, kActivationBlock>(args, layout);
     case DType::affine4:
-      return multiply<DType::affine4>(args, layout);
+      return wide ? multiply<DType::affine4, kWideBlock>(args, layout)
+                  : multiply<DType::affine4, kActivationBlock>(args, layout);
     default:
-      return multiply<DType::affine8>(args, layout);
+      return wide ? multiply<DType::affine8, kWideBlock>(args, layout)
+                  : multiply<DType::affine8, kActivationBlock>(args, layout);
   }
 }
 
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
-                  uint32_t n) {
-  for (uint32_t b = 0; b < n / kActivationBlock; ++b, x += kActivationBlock) {
+                  uint32_t n, uint32_t block) {
+  for (uint32_t begin = 0; begin < n; begin += block) {
     // Magnitudes order as their bits do, and a NaN's are the largest.
     uint32x4_t max = vdupq_n_u32(0);
-    for (uint32_t c = 0; c < kActivationBlock; c += 4)
+    for (uint32_t c = begin; c < begin + block; c += 4)
       max = vmaxq_u32(max, vreinterpretq_u32_f32(vabsq_f32(vld1q_f32(x + c))));
     const uint32_t max_bits = vmaxvq_u32(max);
     const bool finite = max_bits < 0x7f800000u;
@@ -505,20 +558,23 @@ void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums,
     __builtin_memcpy(&largest, &max_bits, sizeof largest);
     float scale = finite ? largest / 127.0f : __builtin_nanf("");
     if (scale < 0x1p-126f) scale = 0;
-    int32x4_t sum = vdupq_n_s32(0);
-    for (uint32_t c = 0; c < kActivationBlock; c += 8) {
-      int32x4_t low = vdupq_n_s32(0), high = low;
-      if (finite && scale > 0) {
-        low = vcvtnq_s32_f32(vdivq_f32(vld1q_f32(x + c), vdupq_n_f32(scale)));
-        high = vcvtnq_s32_f32(vdivq_f32(vld1q_f32(x + c + 4), vdupq_n_f32(scale)));
+    int32_t whole = 0;
+    for (uint32_t b = begin / kActivationBlock; b < (begin + block) / kActivationBlock; ++b) {
+      int32x4_t sum = vdupq_n_s32(0);
+      for (uint32_t c = b * kActivationBlock; c < (b + 1) * kActivationBlock; c += 8) {
+        int32x4_t low = vdupq_n_s32(0), high = low;
+        if (finite && scale > 0) {
+          low = vcvtnq_s32_f32(vdivq_f32(vld1q_f32(x + c), vdupq_n_f32(scale)));
+          high = vcvtnq_s32_f32(vdivq_f32(vld1q_f32(x + c + 4), vdupq_n_f32(scale)));
+        }
+        sum = vaddq_s32(sum, vaddq_s32(low, high));
+        vst1_s8(codes + c, vmovn_s16(vcombine_s16(vmovn_s32(low), vmovn_s32(high))));
       }
-      sum = vaddq_s32(sum, vaddq_s32(low, high));
-      vst1_s8(codes + b * kActivationBlock + c,
-              vmovn_s16(vcombine_s16(vmovn_s32(low), vmovn_s32(high))));
+      scales[b] = scale;
+      code_sums[b] = vaddvq_s32(sum);
+      whole += code_sums[b];
     }
-    scales[b] = scale;
-    code_sums[b] = vaddvq_s32(sum);
-    sums[b] = scale * static_cast<float>(code_sums[b]);
+    if (block == kWideBlock) sums[begin / kWideBlock] = scale * static_cast<float>(whole);
   }
 }
 

@@ -16,32 +16,40 @@
 
 namespace wader {
 
-// Activations as the integer products take them: int8 codes in blocks of this many columns, one f32
-// scale a block.
+// Activations as the integer products take them: int8 codes in blocks of 32 or 64 columns, one f32
+// scale a block. What is kept of them is kept for every 32.
 constexpr uint32_t kActivationBlock = 32;
+constexpr uint32_t kWideBlock = 64;
 
-// Rows of activations from Kernels::quantise_row, x ≈ code · scale. Block b of row t stands at
-// t · codes_stride + 32 b, and its scale and sums at t · blocks_stride + b.
+// The block that weights of a quantised format ask for: 64 columns where 64 or more share a scale,
+// so that a term of the sum is as wide as theirs.
+constexpr uint32_t activation_block(const MatrixFormat& weights) {
+  return weights.group >= kWideBlock ? kWideBlock : kActivationBlock;
+}
+
+// Rows of activations from Kernels::quantise_row, x ≈ code · scale. The 32 columns from 32 b of row
+// t on stand at t · codes_stride + 32 b, their scale (that of the block that they are in) and code
+// sum at t · blocks_stride + b; the sum of a block of 64 from 64 b on at t · blocks_stride + b.
 struct QuantisedRows {
   const int8_t* codes;       // −127 … 127
   const float* scales;       // max|x| / 127; 0 for a block of zeros, NaN for one that is not finite
-  const float* sums;         // scale · Σ codes, for the biases of affine weights
-  const int32_t* code_sums;  // Σ codes
+  const float* sums;         // blocks of 64 only: scale · Σ codes
+  const int32_t* code_sums;  // Σ codes of 32
   size_t codes_stride, blocks_stride;
 };
 
-// The arithmetic of integer products, the same bits in every back end that has them. Block b is 32
-// columns, ws and xs its weight and activation scales in f32 (an affine group of 64 gives two
-// blocks its scale and bias; mxfp4 counts in halves: codes 2 · E2M1 in −12 … 12, ws = E8M0 / 2):
-//   i_b = Σ code_w · code_x, exact in int32 (at most 32 · 255 · 127 < 2^24, so exact in f32 too)
+// The arithmetic of integer products, the same bits in every back end that has them. Block b is
+// activation_block() columns, ws and xs its weight and activation scales in f32 (mxfp4 counts in
+// halves: codes 2 · E2M1 in −12 … 12, ws = E8M0 / 2):
+//   i_b = Σ code_w · code_x, exact in int32 (at most 64 · 255 · 127 < 2^24, so exact in f32 too)
 //   lane l of 16, over its blocks b = l, l + 16, l + 32 …, from +0:
 //     lane = fma(float(i_b), ws_b · xs_b, lane), and then for affine formats
-//     lane = fma(bias_b, sums_b, lane)
+//     lane = fma(bias_b, xs_b · float(Σ code_x), lane)
 //   y = tree(lanes) + bias_r, + 0 without one; the tree adds lane l + 8 to l, then l + 4 to l,
 //   l + 2, l + 1.
 // Every operation rounds once to f32. A block that is not there changes nothing but the sign of a
 // zero, which the last addition takes away. With blocks as lanes (one row at a time, as decode
-// reads memory) a row needs one fma for 512 columns; with rows as lanes (prefill) the sixteen are
+// reads memory) a row needs one fma for 16 blocks; with rows as lanes (prefill) the sixteen are
 // summed one after the other.
 
 // y(t, r) = bias[r] + Σ_c x(t, c) · w(r, c) for t in [0, tokens), r in [row_begin, row_end).
@@ -55,15 +63,16 @@ struct MatmulArgs {
   const float* bias;  // (rows) or null
   uint32_t row_begin, row_end;
   float* scratch;  // (matmul_scratch_floats(w.cols)), this thread's, best aligned to 64 bytes
-  // x quantised, or null. With it and quantised weights a back end that has quantise_row multiplies
-  // integers and does not look at x; all else is f32.
+  // x quantised, or null: in blocks of 64 where w asks for them (activation_block), else in either.
+  // With it and quantised weights a back end that has quantise_row multiplies integers and does not
+  // look at x; all else is f32.
   const QuantisedRows* xq = nullptr;
 };
 
 // Room for 32 weight rows unpacked to a byte a code, with an f32 scale and bias a block; or for the
-// codes of six tokens, each padded to 512 columns.
+// codes of six tokens, each padded to 1024 columns.
 constexpr size_t matmul_scratch_floats(uint32_t cols) {
-  return (size_t{cols} + 63) / 64 * 64 * 10 + 512;
+  return (size_t{cols} + 63) / 64 * 64 * 10 + 1536;
 }
 
 // Keys and values of one layer and KV head, elements of Kernels::kv_dtype. Position p stands at
@@ -150,11 +159,11 @@ struct DeltaFoldArgs {
 struct Kernels {
   std::string_view name;
   void (*matmul)(const MatmulArgs& args);
-  // x (n) → codes (n), scales, sums and code_sums (n/32); n a multiple of 32. The code is x / scale
-  // rounded to nearest even. A block whose scale would be denormal becomes zeros. Null: this back
-  // end multiplies in f32 only.
+  // x (n) → codes (n), scales and code_sums (n/32), and with blocks of 64 sums (n/64); block is 32
+  // or 64, n a multiple of it. The code is x / scale rounded to nearest even. A block whose scale
+  // would be denormal becomes zeros. Null: this back end multiplies in f32 only.
   void (*quantise_row)(int8_t* codes, float* scales, float* sums, int32_t* code_sums,
-                       const float* x, uint32_t n);
+                       const float* x, uint32_t n, uint32_t block);
   // out = x / sqrt(mean(x²) + eps) · weight, all (n). out may be x.
   void (*rms_norm)(float* out, const float* x, const float* weight, uint32_t n, float eps);
   // x = x / sqrt(Σ x² + eps) · scale, (n).

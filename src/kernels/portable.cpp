@@ -37,8 +37,9 @@ float load_16(const MatrixView& w, const std::byte* plane, size_t at) {
   return w.format.scales == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
 }
 
+// One a block of activations.
 void unpack_scales(const MatrixView& w, uint32_t row, float* scales, float* biases) {
-  const uint32_t blocks = w.cols / kActivationBlock;
+  const uint32_t width = activation_block(w.format), blocks = w.cols / width;
   for (uint32_t b = 0; b < blocks; ++b) {
     if (w.format.dtype == DType::mxfp4) {
       const std::byte scale = w.scales[static_cast<size_t>(row) * blocks + b];
@@ -46,16 +47,10 @@ void unpack_scales(const MatrixView& w, uint32_t row, float* scales, float* bias
       continue;
     }
     const uint32_t group = w.format.group;
-    const size_t at = static_cast<size_t>(row) * (w.cols / group) + b * kActivationBlock / group;
+    const size_t at = static_cast<size_t>(row) * (w.cols / group) + b * width / group;
     scales[b] = load_16(w, w.scales, at);
     biases[b] = load_16(w, w.biases, at);
   }
-}
-
-int32_t block_product(const int16_t* w, const int8_t* x) {
-  int32_t sum = 0;
-  for (uint32_t c = 0; c < kActivationBlock; ++c) sum += w[c] * x[c];
-  return sum;
 }
 
 float add_as_tree(float (&lanes)[kSumLanes]) {
@@ -67,7 +62,7 @@ float add_as_tree(float (&lanes)[kSumLanes]) {
 }  // namespace
 
 void matmul(const MatmulArgs& a) {
-  const uint32_t blocks = a.w.cols / kActivationBlock;
+  const uint32_t width = activation_block(a.w.format), blocks = a.w.cols / width;
   const bool affine = is_affine(a.w.format.dtype);
   float* scales = a.scratch;
   float* biases = scales + blocks;
@@ -78,15 +73,19 @@ void matmul(const MatmulArgs& a) {
     for (uint32_t t = 0; t < a.tokens; ++t) {
       const int8_t* x = a.xq->codes + t * a.xq->codes_stride;
       const float* x_scales = a.xq->scales + t * a.xq->blocks_stride;
-      const float* x_sums = a.xq->sums + t * a.xq->blocks_stride;
       float lanes[kSumLanes] = {};
       for (uint32_t b = 0; b < blocks; ++b) {
-        const int32_t sum = block_product(codes + b * kActivationBlock, x + b * kActivationBlock);
+        int32_t sum = 0, code_sum = 0;
+        for (uint32_t c = b * width; c < (b + 1) * width; ++c) {
+          sum += codes[c] * x[c];
+          code_sum += x[c];
+        }
         // A builtin, so that no file's build decides whether it is fused: without FMA in the
         // baseline it is the C library's, which rounds once all the same.
         float& lane = lanes[b % kSumLanes];
-        lane = __builtin_fmaf(static_cast<float>(sum), scales[b] * x_scales[b], lane);
-        if (affine) lane = __builtin_fmaf(biases[b], x_sums[b], lane);
+        const float x_scale = x_scales[b * width / kActivationBlock];
+        lane = __builtin_fmaf(static_cast<float>(sum), scales[b] * x_scale, lane);
+        if (affine) lane = __builtin_fmaf(biases[b], x_scale * static_cast<float>(code_sum), lane);
       }
       a.y[t * a.y_stride + r] = add_as_tree(lanes) + (a.bias ? a.bias[r] : 0.0f);
     }
@@ -94,24 +93,27 @@ void matmul(const MatmulArgs& a) {
 }
 
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
-                  uint32_t n) {
-  for (uint32_t b = 0; b < n / kActivationBlock; ++b, x += kActivationBlock) {
+                  uint32_t n, uint32_t block) {
+  for (uint32_t begin = 0; begin < n; begin += block) {
     // Magnitudes order as their bits do, and a NaN's are the largest.
     uint32_t max_bits = 0;
-    for (uint32_t c = 0; c < kActivationBlock; ++c)
+    for (uint32_t c = begin; c < begin + block; ++c)
       max_bits = std::max(max_bits, std::bit_cast<uint32_t>(x[c]) & 0x7fffffffu);
     const bool finite = max_bits < 0x7f800000u;
     float scale = finite ? std::bit_cast<float>(max_bits) / 127.0f : NAN;
     if (scale < FLT_MIN) scale = 0;
     int32_t sum = 0;
-    for (uint32_t c = 0; c < kActivationBlock; ++c) {
-      const long code = finite && scale > 0 ? std::lrint(x[c] / scale) : 0;
-      codes[b * kActivationBlock + c] = static_cast<int8_t>(code);
-      sum += static_cast<int32_t>(code);
+    for (uint32_t b = begin / kActivationBlock; b < (begin + block) / kActivationBlock; ++b) {
+      code_sums[b] = 0;
+      for (uint32_t c = b * kActivationBlock; c < (b + 1) * kActivationBlock; ++c) {
+        const long code = finite && scale > 0 ? std::lrint(x[c] / scale) : 0;
+        codes[c] = static_cast<int8_t>(code);
+        code_sums[b] += static_cast<int32_t>(code);
+      }
+      scales[b] = scale;
+      sum += code_sums[b];
     }
-    scales[b] = scale;
-    sums[b] = scale * static_cast<float>(sum);
-    code_sums[b] = sum;
+    if (block == kWideBlock) sums[begin / kWideBlock] = scale * static_cast<float>(sum);
   }
 }
 

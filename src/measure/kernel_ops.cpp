@@ -103,7 +103,7 @@ class Product final : public KernelOp {
         setting.kernels->quantise_row(
             codes_.data() + t * xq.codes_stride, scales_.data() + t * xq.blocks_stride,
             sums_.data() + t * xq.blocks_stride, code_sums_.data() + t * xq.blocks_stride,
-            x_.data() + t * c_.cols, c_.cols);
+            x_.data() + t * c_.cols, c_.cols, activation_block(c_.format));
     });
   }
 

@@ -12,7 +12,7 @@ namespace {
 
 // A block of rows of gate_up makes whole blocks of quantised activations; one of down a few cache
 // lines.
-constexpr uint32_t kGateUpRows = 2 * kActivationBlock, kDownRows = 32;
+constexpr uint32_t kGateUpRows = 2 * kWideBlock, kDownRows = 32;
 
 QuantisedRows from_row(const QuantisedRows& q, size_t row) {
   return {q.codes + row * q.codes_stride,
@@ -104,8 +104,8 @@ void activate(const ModelContext& model, const FfnJob& job, size_t first, uint32
       model.kernels.swiglu(act, gate_up, count);
     else
       model.kernels.swiglu_clamped(act, gate_up, count, limit);
-    if (takes_integers(model, job.w.down.format))
-      s.ffn_act_codes.quantise(model.kernels, t, from, act, count);
+    if (const uint32_t block = activation_block_of(model, {job.w.down.format}))
+      s.ffn_act_codes.quantise(model.kernels, t, from, act, count, block);
   }
 }
 
@@ -139,9 +139,9 @@ int64_t count_blocks(std::span<const FfnJob> jobs, MatrixView FfnWeights::*which
 
 }  // namespace
 
-FfnInput ffn_input(const ModelContext& model, uint32_t rows, bool quantised) {
+FfnInput ffn_input(const ModelContext& model, uint32_t rows, uint32_t block) {
   FfnInput input{model.work.normed};
-  if (quantised) input.xq = quantise_rows(model, input.x, rows, model.spec.hidden);
+  if (block > 0) input.xq = quantise_rows(model, input.x, rows, model.spec.hidden, block);
   return input;
 }
 

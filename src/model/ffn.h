@@ -22,8 +22,8 @@ struct FfnInput {
   const float* x;
   QuantisedRows xq{};  // where asked for
 };
-// Quantised where any job takes_integers(); stays until the next linear().
-FfnInput ffn_input(const ModelContext& model, uint32_t rows, bool quantised);
+// block: activation_block_of() all jobs' weights. Stays until the next linear().
+FfnInput ffn_input(const ModelContext& model, uint32_t rows, uint32_t block);
 
 // All jobs together, whose matrices have one format and whose rows together are at most
 // work.ffn_rows: the threads meet three times (gathering rows, gate/up, down), in decode twice,

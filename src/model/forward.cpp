@@ -126,8 +126,8 @@ Status forward(const ModelContext& model, std::span<const Row> rows, const Logit
     if (w.kind.ffn == FfnKind::dense) {
       const FfnJob job{
           .w = w.dense, .rows = count, .picks = nullptr, .picks_per_row = 1, .y = s.ffn_y};
-      feed_forward(model, ffn_input(model, count, takes_integers(model, w.dense.gate_up.format)),
-                   {&job, 1});
+      const uint32_t block = activation_block_of(model, {w.dense.gate_up.format});
+      feed_forward(model, ffn_input(model, count, block), {&job, 1});
       add_rows(model, s.x, s.ffn_y, count);
     } else {
       route(model, layer, count);

@@ -18,11 +18,11 @@ uint32_t blocks_of(const Product& product) {
 }  // namespace
 
 QuantisedRows quantise_rows(const ModelContext& model, const float* x, uint32_t tokens,
-                            uint32_t cols) {
+                            uint32_t cols, uint32_t block) {
   const QuantisedBuffer& to = model.work.x_codes;
   model.threads.parallel_for(tokens, 4, [&](ThreadPool::Slice slice) {
     for (auto t = static_cast<size_t>(slice.begin); t < static_cast<size_t>(slice.end); ++t)
-      to.quantise(model.kernels, t, 0, x + t * cols, cols);
+      to.quantise(model.kernels, t, 0, x + t * cols, cols, block);
   });
   return to.from_row(0);
 }
@@ -30,15 +30,14 @@ QuantisedRows quantise_rows(const ModelContext& model, const float* x, uint32_t 
 void linear(const ModelContext& model, const float* x, uint32_t tokens,
             std::initializer_list<Product> products) {
   const uint32_t cols = products.begin()->w.cols;
-  uint32_t blocks = 0;
-  bool any_integer = false;
+  uint32_t blocks = 0, activations = 0;
   for (const Product& product : products) {
     CHECK(product.w.cols == cols);
     blocks += blocks_of(product);
-    any_integer = any_integer || takes_integers(model, product.w.format);
+    activations = std::max(activations, activation_block_of(model, {product.w.format}));
   }
   QuantisedRows quantised{};
-  if (any_integer) quantised = quantise_rows(model, x, tokens, cols);
+  if (activations > 0) quantised = quantise_rows(model, x, tokens, cols, activations);
 
   model.threads.parallel_for(blocks, 1, [&](ThreadPool::Slice slice) {
     uint32_t first = 0;  // block of the product

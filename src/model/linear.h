@@ -1,6 +1,7 @@
 // y = W x + b over the compute threads, each a slice of the rows of W for all tokens.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "model/forward.h"
@@ -19,10 +20,19 @@ inline bool takes_integers(const ModelContext& model, const MatrixFormat& weight
   return model.kernels.quantise_row != nullptr && !is_plain_float(weights.dtype);
 }
 
-// x (tokens, cols) as integer products take it, in the workspace until the next call of this or of
-// linear().
+// The blocks of activations that all these weights take; 0 where all multiply f32.
+inline uint32_t activation_block_of(const ModelContext& model,
+                                    std::initializer_list<MatrixFormat> weights) {
+  uint32_t block = 0;
+  for (const MatrixFormat& format : weights)
+    if (takes_integers(model, format)) block = std::max(block, activation_block(format));
+  return block;
+}
+
+// x (tokens, cols) as integer products take it, in blocks of so many columns, in the workspace
+// until the next call of this or of linear().
 QuantisedRows quantise_rows(const ModelContext& model, const float* x, uint32_t tokens,
-                            uint32_t cols);
+                            uint32_t cols, uint32_t block);
 
 // The products of one x (tokens, cols), dense, with several matrices: x is quantised once, and the
 // threads meet once.

@@ -150,10 +150,10 @@ Status moe(const ModelContext& model, uint32_t layer, uint32_t rows) {
   const std::span<const uint32_t> distinct = model.experts.ids();
   const bool shared = spec.shared_inner > 0;
   if (shared) linear(model, s.normed, rows, {{s.shared_gate, w.shared_gate}});  // (rows, 1)
-  const FfnInput input =
-      ffn_input(model, rows,
-                takes_integers(model, model.layout.format.of(ExpertMatrix::gate_up)) ||
-                    (shared && takes_integers(model, w.shared.gate_up.format)));
+  const MatrixFormat of_experts = model.layout.format.of(ExpertMatrix::gate_up);
+  const FfnInput input = ffn_input(
+      model, rows,
+      activation_block_of(model, {of_experts, shared ? w.shared.gate_up.format : of_experts}));
   // The shared expert fills the time of the first reads.
   if (shared) shared_expert(model, w, input, rows);
   const Status status = run_distinct_experts(model, input, distinct);

@@ -31,11 +31,12 @@ struct QuantisedBuffer {
             width,
             blocks()};
   }
-  // x (n) to a row's columns from `column` on, both whole blocks.
-  void quantise(const Kernels& kernels, size_t row, size_t column, const float* x,
-                uint32_t n) const {
-    const size_t at = row * width + column, block = at / kActivationBlock;
-    kernels.quantise_row(codes + at, scales + block, sums + block, code_sums + block, x, n);
+  // x (n) to a row's columns from `column` on, both whole blocks of `block` columns.
+  void quantise(const Kernels& kernels, size_t row, size_t column, const float* x, uint32_t n,
+                uint32_t block) const {
+    const size_t of_row = row * blocks(), at = of_row + column / kActivationBlock;
+    kernels.quantise_row(codes + row * width + column, scales + at,
+                         sums + of_row + column / kWideBlock, code_sums + at, x, n, block);
   }
 };
 
