@@ -335,8 +335,10 @@ void transpose(__m512i (&rows)[16]) {
   }
 }
 
-// 16 bytes of each of 16 rows: dword r of out[d] is row r's dword d.
-void load_transposed(const std::byte* const (&rows)[16], size_t at, __m512i (&out)[4]) {
+// 16 bytes of each of 16 rows: dword r of out[d] is row r's dword d. As a call it would pass the
+// four through memory.
+[[gnu::always_inline]] inline void load_transposed(const std::byte* const (&rows)[16], size_t at,
+                                                   __m512i (&out)[4]) {
   __m512i four[4];  // lane j of four[i]: row 4j + i
   for (uint32_t i = 0; i < 4; ++i) {
     const auto load = [&](uint32_t row) {
@@ -368,13 +370,8 @@ void unpack_codes(const std::byte* const (&rows)[16], const UnpackedRows& tile, 
       _mm_setr_epi8(0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1));
   const __m512i high = _mm512_broadcast_i32x4(
       _mm_setr_epi8(2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15, -1));
-  // They are needed when these have been multiplied with all tokens: time enough from memory.
-  const size_t next_rows = size_t{kUnpackedRows} * kBytes * tile.blocks;
   for (uint32_t b = 0; b < tile.blocks; ++b) {
     const size_t at = size_t{b} * kBytes;
-    if (at % 64 == 0)
-      for (const std::byte* row : rows)
-        _mm_prefetch(reinterpret_cast<const char*>(row + at) + next_rows, _MM_HINT_T1);
     uint8_t* quad = to + size_t{place_of(tile.order, b)} * block_bytes(kFormat);
     __m512i dwords[4];
     for (uint32_t half = 0; half < kBytes / 16; ++half) {
@@ -492,16 +489,18 @@ template <bool kAffine, uint32_t kTokens>
 }
 
 template <bool kAffine, uint32_t kTokens>
-void multiply_tile(const MatmulArgs& a, const UnpackedRows& tile, size_t token, uint32_t row,
-                   uint32_t end) {
+void multiply_tile(const MatmulArgs& a, const UnpackedRows& tile, NextRows& next, size_t token,
+                   uint32_t row) {
   // waiting[d]: a sum of 2^d lanes that the tree adds to the next such sum.
   __m512 waiting[5][kTokens][2];
   for (uint32_t k = 0; k < kBlocks; ++k) {
     __m512 lane[kTokens][2];
     for (uint32_t t = 0; t < kTokens; ++t) lane[t][0] = lane[t][1] = _mm512_setzero_ps();
     uint32_t place = tile.order.start[kLaneOrder[k]];
-    for (uint32_t b = kLaneOrder[k]; b < tile.blocks; b += kBlocks, ++place)
+    for (uint32_t b = kLaneOrder[k]; b < tile.blocks; b += kBlocks, ++place) {
       add_block<kAffine, kTokens>(*a.xq, token, tile, b, place, lane);
+      prefetch(next);
+    }
     uint32_t depth = 0;
     for (; k >> depth & 1; ++depth)
       for (uint32_t t = 0; t < kTokens; ++t)
@@ -510,9 +509,9 @@ void multiply_tile(const MatmulArgs& a, const UnpackedRows& tile, size_t token, 
     for (uint32_t t = 0; t < kTokens; ++t)
       for (uint32_t half = 0; half < 2; ++half) waiting[depth][t][half] = lane[t][half];
   }
-  for (uint32_t half = 0; half < 2 && row + half * 16 < end; ++half) {
+  for (uint32_t half = 0; half < 2 && row + half * 16 < a.row_end; ++half) {
     const uint32_t first = row + half * 16;
-    const auto mask = static_cast<__mmask16>(low_bits(least(16, end - first)));
+    const auto mask = static_cast<__mmask16>(low_bits(least(16, a.row_end - first)));
     const __m512 bias = a.bias ? _mm512_maskz_loadu_ps(mask, a.bias + first) : _mm512_setzero_ps();
     for (uint32_t t = 0; t < kTokens; ++t)
       _mm512_mask_storeu_ps(a.y + (token + t) * a.y_stride + first, mask,
@@ -521,35 +520,37 @@ void multiply_tile(const MatmulArgs& a, const UnpackedRows& tile, size_t token, 
 }
 
 template <bool kAffine>
-void multiply_tokens(const MatmulArgs& a, const UnpackedRows& tile, uint32_t row, uint32_t end) {
+void multiply_tokens(const MatmulArgs& a, const UnpackedRows& tile, NextRows& next, uint32_t row) {
   // Tiles as equal as can be: 128 tokens are 18 tiles of six and 4 of five, not 21 and one of two.
   uint32_t left = (a.tokens + kTileTokens - 1) / kTileTokens;
   for (uint32_t t = 0, size; t < a.tokens; t += size, --left) {
     size = (a.tokens - t + left - 1) / left;
     switch (size) {
       case 6:
-        multiply_tile<kAffine, 6>(a, tile, t, row, end);
+        multiply_tile<kAffine, 6>(a, tile, next, t, row);
         break;
       case 5:
-        multiply_tile<kAffine, 5>(a, tile, t, row, end);
+        multiply_tile<kAffine, 5>(a, tile, next, t, row);
         break;
       case 4:
-        multiply_tile<kAffine, 4>(a, tile, t, row, end);
+        multiply_tile<kAffine, 4>(a, tile, next, t, row);
         break;
       default:
-        multiply_tile<kAffine, 3>(a, tile, t, row, end);
+        multiply_tile<kAffine, 3>(a, tile, next, t, row);
         break;
     }
   }
 }
 
-void many_tokens(const MatmulArgs& a) {
+void many_tokens(const MatmulArgs& a, const Layout& layout) {
   for (uint32_t r = a.row_begin; r < a.row_end; r += kUnpackedRows) {
     const UnpackedRows tile = unpack_rows(a, r, false);
+    const size_t steps = size_t{(a.tokens + kTileTokens - 1) / kTileTokens} * tile.blocks;
+    NextRows next = rows_ahead(a, r + kUnpackedRows, layout.code_bytes, steps);
     if (tile.affine)
-      multiply_tokens<true>(a, tile, r, a.row_end);
+      multiply_tokens<true>(a, tile, next, r);
     else
-      multiply_tokens<false>(a, tile, r, a.row_end);
+      multiply_tokens<false>(a, tile, next, r);
   }
 }
 
@@ -558,7 +559,7 @@ void many_tokens(const MatmulArgs& a) {
 void matmul(const MatmulArgs& args) {
   if (args.w.format.group == 32) return avx2::matmul(args);
   const Layout layout = layout_of(args.w);
-  if (args.tokens > kFewTokens) return many_tokens(args);
+  if (args.tokens > kFewTokens) return many_tokens(args, layout);
   switch (args.w.format.dtype) {
     case DType::mxfp4:
       return few_tokens<DType::mxfp4>(args, layout);

@@ -284,7 +284,7 @@ Outcome matmul(const Kernels& k, Draw& draw) {
   const MatrixView w = matrix_view(dtype, rows, cols, {weights.data(), bytes});
   const auto x = draw.values(size_t{tokens} * cols), bias = draw.values(rows);
   const bool with_bias = draw.below(2) == 0;
-  Guarded<float> y(size_t{tokens} * rows), scratch(matmul_scratch_floats(cols));
+  Guarded<float> y(size_t{tokens} * rows), scratch(matmul_scratch_floats(cols, tokens));
   k.matmul({y.data(), rows, x->data(), cols, tokens, w, with_bias ? bias->data() : nullptr, begin,
             end, scratch.data()});
   return {y.copy(), bounds_of(w, *x, with_bias ? bias.get() : nullptr, tokens, begin, end)};
@@ -304,7 +304,7 @@ Outcome matmul_of_codes(const Kernels& k, Draw& draw) {
                                                                     : 0x3f);
   const MatrixView w = matrix_view(format, rows, cols, {weights.data(), bytes});
   const auto x = draw.values(size_t{tokens} * cols);
-  Guarded<float> y(size_t{tokens} * rows), scratch(matmul_scratch_floats(cols));
+  Guarded<float> y(size_t{tokens} * rows), scratch(matmul_scratch_floats(cols, tokens));
   k.matmul({y.data(), rows, x->data(), cols, tokens, w, nullptr, 0, rows, scratch.data()});
   return {y.copy(), bounds_of(w, *x, nullptr, tokens, 0, rows)};
 }

@@ -111,7 +111,7 @@ std::vector<float> multiply(const Kernels& k, const Matrix& m, const Activations
                             const float* bias, uint32_t split) {
   const uint32_t rows = m.view.rows;
   std::vector<float> y(static_cast<size_t>(x.tokens) * rows, -7.0f);
-  std::vector<float> scratch(matmul_scratch_floats(x.cols), NAN);
+  std::vector<float> scratch(matmul_scratch_floats(x.cols, x.tokens), NAN);
   const QuantisedRows view = x.view();
   for (uint32_t begin = 0; begin < rows; begin += split)
     k.matmul({y.data(), rows, x.x.data(), x.cols, x.tokens, m.view, bias, begin,

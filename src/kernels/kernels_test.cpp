@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, KernelsTest,
 std::vector<float> matmul(const Kernels& k, const MatrixView& w, const std::vector<float>& x,
                           uint32_t tokens, const float* bias, uint32_t split) {
   std::vector<float> y(static_cast<size_t>(tokens) * w.rows, NAN),
-      scratch(matmul_scratch_floats(w.cols));
+      scratch(matmul_scratch_floats(w.cols, tokens));
   for (uint32_t begin = 0; begin < w.rows; begin += split)
     k.matmul({y.data(), w.rows, x.data(), w.cols, tokens, w, bias, begin,
               std::min(begin + split, w.rows), scratch.data()});

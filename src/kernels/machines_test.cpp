@@ -87,7 +87,7 @@ TEST_P(Machines, IntegerProducts) {
                        &code_sums[t * blocks], &x[t * cols], cols, activation_block(w.format));
       const QuantisedRows xq = {codes.data(),     scales.data(), sums.data(),
                                 code_sums.data(), cols,          blocks};
-      std::vector<float> scratch(matmul_scratch_floats(cols));
+      std::vector<float> scratch(matmul_scratch_floats(cols, tokens));
       k.matmul(
           {y.data(), rows, x.data(), cols, tokens, w, bias.data(), 0, rows, scratch.data(), &xq});
       EXPECT_EQ(digest(y), tokens == 1 ? c.one_token : c.seven)
@@ -98,7 +98,7 @@ TEST_P(Machines, IntegerProducts) {
 TEST_P(Machines, PlainProducts) {
   const uint32_t rows = 9, cols = 300, tokens = 5;
   const auto weights = values(size_t{rows} * cols), x = values(size_t{tokens} * cols);
-  std::vector<float> y(tokens * rows), scratch(matmul_scratch_floats(cols));
+  std::vector<float> y(tokens * rows), scratch(matmul_scratch_floats(cols, tokens));
   const MatrixView w = matrix_view(DType::f32, rows, cols, std::as_bytes(std::span(weights)));
   k.matmul({y.data(), rows, x.data(), cols, tokens, w, nullptr, 0, rows, scratch.data()});
   EXPECT_EQ(digest(y), "72a0441d6ca1ba7d");

@@ -62,7 +62,8 @@ struct MatmulArgs {
   MatrixView w;       // (rows, cols)
   const float* bias;  // (rows) or null
   uint32_t row_begin, row_end;
-  float* scratch;  // (matmul_scratch_floats(w.cols)), this thread's, best aligned to 64 bytes
+  float*
+      scratch;  // (matmul_scratch_floats(w.cols, tokens)), this thread's, best aligned to 64 bytes
   // x quantised, or null: in blocks of 64 where w asks for them (activation_block), else in either.
   // With it and quantised weights a back end that has quantise_row multiplies integers and does not
   // look at x; all else is f32.
@@ -71,8 +72,16 @@ struct MatmulArgs {
 
 // Room for 32 weight rows unpacked to a byte a code, with an f32 scale and bias a block; or for the
 // codes of six tokens, each padded to 1024 columns.
-constexpr size_t matmul_scratch_floats(uint32_t cols) {
+constexpr size_t unpacked_floats(uint32_t cols) {
   return (size_t{cols} + 63) / 64 * 64 * 10 + 1536;
+}
+// Behind it up to so many tokens laid out for tiles: a byte a code, four a block of 32 for scales
+// and sums, and 256 f32 sums of 16 rows for each token.
+constexpr uint32_t kPackedTokens = 128;
+// Of a call with at most so many tokens.
+constexpr size_t matmul_scratch_floats(uint32_t cols, uint32_t tokens) {
+  const size_t packed = (tokens < kPackedTokens ? size_t{tokens} + 15 : kPackedTokens) / 16 * 16;
+  return unpacked_floats(cols) + packed * (64 + (size_t{cols} + 63) / 64 * 64 * 9 / 32);
 }
 
 // Keys and values of one layer and KV head, elements of Kernels::kv_dtype. Position p stands at

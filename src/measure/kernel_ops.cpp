@@ -41,9 +41,9 @@ class Product final : public KernelOp {
     std::unique_ptr<Product> out(new Product(c));
     ASSIGN_OR_RETURN(out->weights_, AlignedBuffer::allocate(out->stride_ * out->copies_,
                                                             AlignedBuffer::Pages::huge));
-    ASSIGN_OR_RETURN(out->scratch_,
-                     AlignedBuffer::allocate(static_cast<uint64_t>(most_threads) *
-                                             matmul_scratch_floats(c.cols) * sizeof(float)));
+    ASSIGN_OR_RETURN(out->scratch_, AlignedBuffer::allocate(
+                                        static_cast<uint64_t>(most_threads) *
+                                        matmul_scratch_floats(c.cols, c.tokens) * sizeof(float)));
     out->fill();
     return std::unique_ptr<KernelOp>(std::move(out));
   }
@@ -58,18 +58,18 @@ class Product final : public KernelOp {
     if (integer) quantise(setting, xq);
     setting.threads->parallel_for(c_.rows, 32, [&](ThreadPool::Slice slice) {
       auto* scratch = reinterpret_cast<float*>(scratch_.data());
-      k.matmul(
-          {.y = y_.data(),
-           .y_stride = c_.rows,
-           .x = x_.data(),
-           .x_stride = c_.cols,
-           .tokens = c_.tokens,
-           .w = w,
-           .bias = nullptr,
-           .row_begin = static_cast<uint32_t>(slice.begin),
-           .row_end = static_cast<uint32_t>(slice.end),
-           .scratch = scratch + static_cast<size_t>(slice.worker) * matmul_scratch_floats(c_.cols),
-           .xq = integer ? &xq : nullptr});
+      k.matmul({.y = y_.data(),
+                .y_stride = c_.rows,
+                .x = x_.data(),
+                .x_stride = c_.cols,
+                .tokens = c_.tokens,
+                .w = w,
+                .bias = nullptr,
+                .row_begin = static_cast<uint32_t>(slice.begin),
+                .row_end = static_cast<uint32_t>(slice.end),
+                .scratch = scratch + static_cast<size_t>(slice.worker) *
+                                         matmul_scratch_floats(c_.cols, c_.tokens),
+                .xq = integer ? &xq : nullptr});
     });
   }
 

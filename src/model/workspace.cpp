@@ -39,7 +39,8 @@ uint64_t place_all(Workspace& w, const ArchitectureSpec& spec, uint64_t rows, ui
   w.ffn_rows = static_cast<uint32_t>(ffn_rows);
   w.row_width = static_cast<uint32_t>(
       align_up(std::max({hidden, inner, query, uint64_t{delta.value_width()}}), 64));
-  w.row_scratch_width = static_cast<uint32_t>(matmul_scratch_floats(w.row_width));
+  w.row_scratch_width =
+      static_cast<uint32_t>(matmul_scratch_floats(w.row_width, static_cast<uint32_t>(rows)));
   w.attend_scratch_width = static_cast<uint32_t>(
       align_up(attend_scratch_floats(spec.query_heads / std::max(spec.kv_heads, 1u)), 16));
   w.bias_scratch_width =
