@@ -146,7 +146,7 @@ class Products {
   void begin_unit() {
     const uint32_t tile = unit_ / halves_, half = unit_ % halves_;
     x_ = group_.codes + group_.at(tile, part_.first) * kWidth;
-    w_ = rows_.codes + size_t{part_.first} * kWidth * kUnpackedRows + half * 64;
+    w_ = rows_.codes + half * 64;
     left_ = part_.count;
     ++unit_;
   }
@@ -265,6 +265,9 @@ void multiply_rows(const MatmulArgs& a, const Group<kAffine>& x, const UnpackedR
       rows_ahead(a, row + kUnpackedRows, code_bytes(a.w), size_t{x.tiles} * 2 * w.blocks);
   for (uint32_t p = 0; p < kParts; ++p) {
     const Part part = part_of(w, p);
+    // Now, and not all parts together: a store to what is only in the second level takes ten
+    // cycles. Lanes of a part are those of one remainder, and so are their blocks.
+    avx512::unpack_codes(a, w, row, {kLaneOrder[p * kPartLanes], kParts}, true);
     Products<kAffine> products(x, w, part, halves);
     for (Unit unit{0, 0}; unit.tile < x.tiles; ++unit.tile)
       for (unit.half = 0; unit.half < halves; ++unit.half) {
@@ -332,7 +335,7 @@ void multiply(const MatmulArgs& a) {
     configure_tiles(group.tokens, Group<kAffine>::kWidth);
     const auto multiply_rows_of = multiply_of<kAffine>(group.tokens);
     for (uint32_t row = a.row_begin; row < a.row_end; row += kUnpackedRows)
-      multiply_rows_of(a, group, avx512::unpack_rows(a, row, true), row);
+      multiply_rows_of(a, group, avx512::unpack_scales(a, row), row);
   }
   _tile_release();
 }

@@ -360,19 +360,20 @@ void transpose(__m512i (&rows)[16]) {
   out[3] = _mm512_unpackhi_epi64(ab_high, cd_high);
 }
 
-// Codes of sixteen rows to `to`, half of the tile.
+// The range's codes of sixteen rows to `to`, half of the tile.
 template <DType kFormat>
-void unpack_codes(const std::byte* const (&rows)[16], const UnpackedRows& tile, __m512i table,
-                  uint8_t* to) {
+void unpack_half(const std::byte* const (&rows)[16], const UnpackedRows& tile, BlockRange range,
+                 __m512i table, uint8_t* to) {
   constexpr uint32_t kBytes = width_of(kFormat) / (kFormat == DType::affine8 ? 1 : 2);  // a block's
   // Of each dword bytes 0 and 1, or 2 and 3, as words.
   const __m512i low = _mm512_broadcast_i32x4(
       _mm_setr_epi8(0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1));
   const __m512i high = _mm512_broadcast_i32x4(
       _mm_setr_epi8(2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15, -1));
-  for (uint32_t b = 0; b < tile.blocks; ++b) {
+  const uint32_t first = place_of(tile.order, range.first);
+  for (uint32_t b = range.first; b < tile.blocks; b += range.step) {
     const size_t at = size_t{b} * kBytes;
-    uint8_t* quad = to + size_t{place_of(tile.order, b)} * block_bytes(kFormat);
+    uint8_t* quad = to + size_t{place_of(tile.order, b) - first} * block_bytes(kFormat);
     __m512i dwords[4];
     for (uint32_t half = 0; half < kBytes / 16; ++half) {
       load_transposed(rows, at + 16 * half, dwords);
@@ -395,8 +396,8 @@ void unpack_codes(const std::byte* const (&rows)[16], const UnpackedRows& tile, 
   }
 }
 
-void unpack_scales(const MatmulArgs& a, const Layout& l, const UnpackedRows& tile,
-                   const uint32_t (&rows)[16], const std::byte* from, float* to) {
+void unpack_plane(const MatmulArgs& a, const Layout& l, const UnpackedRows& tile,
+                  const uint32_t (&rows)[16], const std::byte* from, float* to) {
   __m512i values[16];
   for (uint32_t run = 0; run < l.runs; ++run) {
     const uint32_t count = least(kBlocks, l.blocks - run * kBlocks);
@@ -413,35 +414,40 @@ void unpack_scales(const MatmulArgs& a, const Layout& l, const UnpackedRows& til
 
 }  // namespace
 
-UnpackedRows unpack_rows(const MatmulArgs& a, uint32_t row, bool signed_codes) {
+UnpackedRows unpack_scales(const MatmulArgs& a, uint32_t row) {
   const Layout l = layout_of(a.w);
   const UnpackedRows tile = place_in_scratch(a, l);
+  for (uint32_t half = 0; half < 2; ++half) {
+    uint32_t rows[16];
+    for (uint32_t i = 0; i < 16; ++i) rows[i] = least(row + half * 16 + i, a.row_end - 1);
+    unpack_plane(a, l, tile, rows, a.w.scales, tile.scales + half * 16);
+    if (tile.affine) unpack_plane(a, l, tile, rows, a.w.biases, tile.biases + half * 16);
+  }
+  return tile;
+}
+
+void unpack_codes(const MatmulArgs& a, const UnpackedRows& tile, uint32_t row, BlockRange range,
+                  bool signed_codes) {
+  const size_t row_bytes = layout_of(a.w).code_bytes;
   const __m512i table =
       _mm512_sub_epi8(twice_e2m1_and_12(), _mm512_set1_epi8(signed_codes ? 12 : 0));
   for (uint32_t half = 0; half < 2; ++half) {
-    // Beyond the last row stands the last row again: its products are not stored.
-    uint32_t rows[16];
-    const std::byte* codes[16];
-    for (uint32_t i = 0; i < 16; ++i) {
-      rows[i] = least(row + half * 16 + i, a.row_end - 1);
-      codes[i] = a.w.codes + rows[i] * l.code_bytes;
-    }
+    const std::byte* rows[16];
+    for (uint32_t i = 0; i < 16; ++i)
+      rows[i] = a.w.codes + least(row + half * 16 + i, a.row_end - 1) * row_bytes;
     uint8_t* to = tile.codes + half * 64;
     switch (a.w.format.dtype) {
       case DType::mxfp4:
-        unpack_codes<DType::mxfp4>(codes, tile, table, to);
+        unpack_half<DType::mxfp4>(rows, tile, range, table, to);
         break;
       case DType::affine4:
-        unpack_codes<DType::affine4>(codes, tile, table, to);
+        unpack_half<DType::affine4>(rows, tile, range, table, to);
         break;
       default:
-        unpack_codes<DType::affine8>(codes, tile, table, to);
+        unpack_half<DType::affine8>(rows, tile, range, table, to);
         break;
     }
-    unpack_scales(a, l, tile, rows, a.w.scales, tile.scales + half * 16);
-    if (tile.affine) unpack_scales(a, l, tile, rows, a.w.biases, tile.biases + half * 16);
   }
-  return tile;
 }
 
 namespace {
@@ -544,7 +550,8 @@ void multiply_tokens(const MatmulArgs& a, const UnpackedRows& tile, NextRows& ne
 
 void many_tokens(const MatmulArgs& a, const Layout& layout) {
   for (uint32_t r = a.row_begin; r < a.row_end; r += kUnpackedRows) {
-    const UnpackedRows tile = unpack_rows(a, r, false);
+    const UnpackedRows tile = unpack_scales(a, r);
+    unpack_codes(a, tile, r, {0, 1}, false);
     const size_t steps = size_t{(a.tokens + kTileTokens - 1) / kTileTokens} * tile.blocks;
     NextRows next = rows_ahead(a, r + kUnpackedRows, layout.code_bytes, steps);
     if (tile.affine)

@@ -80,9 +80,16 @@ namespace avx512 {  // AVX-512 F, BW, VL, VNNI
 constexpr uint32_t kFewTokens =
     6;  // up to which it reads weights row by row: faster than unpacking
 
-// Rows from `row` on, of mxfp4 or of affine groups of 64 or more. Codes are unsigned, those of
-// mxfp4 12 higher than they are; `signed_codes` leaves the 12 out.
-UnpackedRows unpack_rows(const MatmulArgs& args, uint32_t row, bool signed_codes);
+// 32 rows from `row` on, of mxfp4 or of affine groups of 64 or more.
+UnpackedRows unpack_scales(const MatmulArgs& args, uint32_t row);
+// Their codes in the blocks first, first + step …, which stand in the order of their places, the
+// first of them at the beginning. Codes are unsigned, those of mxfp4 12 higher than they are;
+// `signed_codes` leaves the 12 out.
+struct BlockRange {
+  uint32_t first, step;
+};
+void unpack_codes(const MatmulArgs& args, const UnpackedRows& rows, uint32_t row, BlockRange range,
+                  bool signed_codes);
 void matmul(const MatmulArgs& args);
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,
                   uint32_t n, uint32_t block);

@@ -81,21 +81,23 @@ class Table {
 #if defined(__x86_64__)
     // The compiler's test covers the operating system's part, saving the wide registers, too.
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
+    const bool has_avx2 =
+        __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+    if (has_avx2) {
       static const Kernels kAvx2 = table("avx2", matmul<avx2::matmul, avx2::plain_matmul>,
                                          avx2::quantise_row, avx2::set_float_ops);
       add(kAvx2);
     }
-    // Not last: 0.8 to 1.2 times as fast as avx512 at 16 to 128 tokens (docs/results.md).
-    if (has_avx512() && may_use_amx()) {
-      static const Kernels kAmx = table("amx", matmul<amx::matmul, avx512::plain_matmul>,
-                                        avx512::quantise_row, avx512::set_float_ops);
-      add(kAmx);
-    }
-    if (has_avx512()) {
+    if (has_avx2 && has_avx512()) {
       static const Kernels kAvx512 = table("avx512", matmul<avx512::matmul, avx512::plain_matmul>,
                                            avx512::quantise_row, avx512::set_float_ops);
       add(kAvx512);
+      // 1.2 to 1.6 times as fast as avx512 at 16 to 512 tokens (docs/results.md), and it at fewer.
+      if (may_use_amx()) {
+        static const Kernels kAmx = table("amx", matmul<amx::matmul, avx512::plain_matmul>,
+                                          avx512::quantise_row, avx512::set_float_ops);
+        add(kAmx);
+      }
     }
 #elif defined(__aarch64__)
     if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) {
