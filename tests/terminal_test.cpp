@@ -9,7 +9,8 @@ namespace {
 
 TEST_F(Cli, ChatOnATerminal) {
   // The slow kernels: an answer of thousands of tokens took others less than a second.
-  Terminal terminal({"chat", "demo", "--seed", "7", "--temperature", "4", "--kernels", "ref"},
+  Terminal terminal({"chat", "demo", "--seed", "7", "--temperature", "4", "--kernels", "ref",
+                     "--date", "2026-11-30"},
                     {{"WADER_HOME", home_.string()},
                      {"XDG_STATE_HOME", (home_ / "state").string()},
                      {"TERM", "xterm"}});
@@ -68,9 +69,9 @@ TEST_F(Cli, TerminalIsLeftByCtrlDAndByCtrlCTwice) {
 // The terminal is in line mode then, and the kernel hands the key over in its own way.
 TEST_F(Cli, CtrlDDuringAnAnswerLeavesAfterIt) {
   // Whether this seed's answer is long enough hangs on every bit: one back end, whatever the CPU
-  // has.
+  // has, and one date, which stands in the prompt.
   Terminal terminal({"chat", "demo", "--seed", "1", "--temperature", "4", "--max-tokens", "200",
-                     "--kernels", "ref"},
+                     "--kernels", "ref", "--date", "2026-11-30"},
                     {{"WADER_HOME", home_.string()},
                      {"XDG_STATE_HOME", (home_ / "state4").string()},
                      {"TERM", "xterm"}});

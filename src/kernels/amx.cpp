@@ -6,10 +6,10 @@
 // product (a block of 32 columns uses half a tile) come 16 of the tile's store, and three or four
 // vector instructions for 16 sums (convert, ws · xs, fma, and the bias's); product and store keep
 // one of the two vector ports busy, so that little of this overlaps. What can be had is that
-// nothing waits: the f32 sums stay in registers, tiles are begun two products ahead and stored one
-// ahead, and all that a product reads is in L1. For that the activations of some tokens are laid
-// out tile by tile, and the sum runs in four parts of four lanes: a part of 32 weight rows (24 KiB
-// of 2880 columns) meets all tokens before the next part is read.
+// nothing waits: the f32 sums stay in registers, tiles are begun three products before their
+// use and stored one before, and all that a product reads is in L1. For that the activations of
+// some tokens are laid out tile by tile, and the sum runs in four parts of four lanes: a part of 32
+// weight rows (24 KiB of 2880 columns) meets all tokens before the next part is read.
 //
 // Only what is defined here and intrinsics: an inline function of a header, not inlined, could
 // become the program's only copy.
@@ -34,10 +34,6 @@ uint32_t least(uint32_t a, uint32_t b) {
   return a < b ? a : b;
 }
 
-size_t code_bytes(const MatrixView& w) {  // of a row
-  return w.format.dtype == DType::affine8 ? w.cols : w.cols / 2;
-}
-
 // Tiles 0 … 3 are sums (tokens, 16 rows) of blocks in turn, 4 and 5 activations (tokens, a block's
 // columns), 6 and 7 weights (quads of columns, 16 rows), both for the even and the odd blocks.
 void configure_tiles(uint32_t tokens, uint32_t width) {
@@ -59,15 +55,15 @@ void configure_tiles(uint32_t tokens, uint32_t width) {
 
 // The lanes of one part of the sum, whose blocks' places follow one another.
 struct Part {
-  uint32_t index, first, count;  // places
+  uint32_t first, count;  // places
   uint32_t lane_counts[kPartLanes];
 };
 
 Part part_of(const UnpackedRows& w, uint32_t index) {
-  Part part{index, w.order.start[kLaneOrder[index * kPartLanes]], 0, {}};
+  Part part{w.order.start[kLaneOrder[index * kPartLanes]], 0, {}};
   for (uint32_t k = 0; k < kPartLanes; ++k) {
     const uint32_t lane = kLaneOrder[index * kPartLanes + k];
-    part.lane_counts[k] = (w.blocks + kSumLanes - 1 - lane) / kSumLanes;
+    part.lane_counts[k] = blocks_of_lane(w.blocks, lane);
     part.count += part.lane_counts[k];
   }
   return part;
@@ -261,8 +257,7 @@ template <bool kAffine, uint32_t kTokens>
 void multiply_rows(const MatmulArgs& a, const Group<kAffine>& x, const UnpackedRows& w,
                    uint32_t row) {
   const uint32_t halves = row + 16 < a.row_end ? 2 : 1;
-  NextRows next =
-      rows_ahead(a, row + kUnpackedRows, code_bytes(a.w), size_t{x.tiles} * 2 * w.blocks);
+  NextRows next = rows_ahead(a, row + kUnpackedRows, size_t{x.tiles} * 2 * w.blocks);
   for (uint32_t p = 0; p < kParts; ++p) {
     const Part part = part_of(w, p);
     // Now, and not all parts together: a store to what is only in the second level takes ten

@@ -79,7 +79,7 @@ Layout layout_of(const MatrixView& w) {
   l.width = activation_block(w.format);
   l.blocks = w.cols / l.width;
   l.halves = (l.blocks + kBlocks - 1) / kBlocks;
-  l.code_bytes = l.format == DType::affine8 ? w.cols : w.cols / 2;
+  l.code_bytes = code_bytes_of_row(w);
   l.shift = w.format.group == 128 ? 1 : 0;
   l.groups = l.blocks >> l.shift;
   l.spread = _mm256_srl_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),

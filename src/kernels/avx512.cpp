@@ -8,32 +8,12 @@
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 
-#include <immintrin.h>
-
-#include "kernels/integer.h"
+#include "kernels/avx512_weights.h"
 
 namespace wader::avx512 {
 namespace {
 
-constexpr uint32_t kBlocks = 16;    // of a run, one a lane
 constexpr size_t kPrefetch = 4096;  // bytes ahead: with less, two thirds of the memory's speed
-
-// Of the planes of scales and biases, which stand still sixteen times as long as codes: without it
-// affine4 had half the speed.
-constexpr size_t kPrefetchScales = 512;
-
-constexpr uint32_t width_of(DType format) {  // columns of a block
-  return format == DType::mxfp4 ? kActivationBlock : kWideBlock;
-}
-
-uint32_t least(uint32_t a, uint32_t b) {
-  return a < b ? a : b;
-}
-
-// The lowest n of 64 bits.
-uint64_t low_bits(uint32_t n) {
-  return n >= 64 ? ~uint64_t{0} : (uint64_t{1} << n) - 1;
-}
 
 // Lane l + 8 to l, l + 4, l + 2, l + 1.
 float add_as_tree(__m512 lanes) {
@@ -43,71 +23,6 @@ float add_as_tree(__m512 lanes) {
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
-
-// Byte s → 2^(s − 127) / 2: 0 and 1 give denormals, 255 NaN.
-__m512 half_e8m0(__m512i bytes) {
-  __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(bytes, _mm512_set1_epi32(1)), 23);
-  bits = _mm512_mask_mov_epi32(bits, _mm512_cmpeq_epi32_mask(bytes, _mm512_set1_epi32(1)),
-                               _mm512_set1_epi32(0x00400000));
-  bits = _mm512_mask_mov_epi32(bits, _mm512_testn_epi32_mask(bytes, bytes),
-                               _mm512_set1_epi32(0x00200000));
-  bits = _mm512_mask_mov_epi32(bits, _mm512_cmpeq_epi32_mask(bytes, _mm512_set1_epi32(255)),
-                               _mm512_set1_epi32(0x7fc00000));
-  return _mm512_castsi512_ps(bits);
-}
-
-// What every row of a matrix shares.
-struct Layout {
-  uint32_t width;                 // columns of a block
-  uint32_t blocks, runs, groups;  // of a row
-  uint32_t shift;                 // block >> shift is its group
-  size_t code_bytes;              // of a row
-  __m512i spread;                 // lane → group of the run
-  bool f16;
-};
-
-Layout layout_of(const MatrixView& w) {
-  Layout l{};
-  l.width = width_of(w.format.dtype);
-  l.blocks = w.cols / l.width;
-  l.runs = (l.blocks + kBlocks - 1) / kBlocks;
-  l.code_bytes = w.format.dtype == DType::affine8 ? w.cols : w.cols / 2;
-  l.shift = w.format.group == 128 ? 1 : 0;
-  l.groups = l.blocks >> l.shift;
-  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-  l.spread = _mm512_srl_epi32(lanes, _mm_cvtsi32_si128(static_cast<int>(l.shift)));
-  l.f16 = w.format.scales == DType::f16;
-  return l;
-}
-
-// Scales (or biases) of the `count` blocks of one run; 0 in the other lanes.
-__m512 load_scales(const Layout& l, const std::byte* plane, uint32_t row, uint32_t run,
-                   uint32_t count) {
-  const uint32_t first = run * kBlocks >> l.shift, kept = count >> l.shift;
-  const std::byte* from = plane + 2 * (static_cast<size_t>(row) * l.groups + first);
-  _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchScales, _MM_HINT_T0);
-  const __m256i raw = _mm256_maskz_loadu_epi16(static_cast<__mmask16>(low_bits(kept)), from);
-  const __m512 values =
-      l.f16 ? _mm512_cvtph_ps(raw)
-            : _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(raw), 16));
-  return _mm512_maskz_permutexvar_ps(static_cast<__mmask16>(low_bits(count)), l.spread, values);
-}
-
-__m512 load_e8m0(const Layout& l, const std::byte* plane, uint32_t row, uint32_t run,
-                 uint32_t count) {
-  const auto mask = static_cast<__mmask16>(low_bits(count));
-  const std::byte* from = plane + static_cast<size_t>(row) * l.blocks + run * kBlocks;
-  _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchScales, _MM_HINT_T0);
-  // Without the mask, lanes beyond the row would hold denormals, whose products take 20 ns.
-  return _mm512_maskz_mov_ps(mask,
-                             half_e8m0(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, from))));
-}
-
-// mxfp4 codes are looked up 12 too high, so that they are unsigned.
-__m512i twice_e2m1_and_12() {
-  return _mm512_broadcast_i32x4(
-      _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0));
 }
 
 // The 128-bit lanes 0 and 1, 2 and 3 of a added, and those of b.
@@ -290,167 +205,9 @@ void few_tokens(const MatmulArgs& a, const Layout& l) {
   }
 }
 
-// Prefill. 32 rows are unpacked, four columns of sixteen rows a vector, and multiplied with all
-// tokens.
+// Prefill. 32 rows are unpacked (avx512_unpack.cpp) and multiplied with all tokens.
 constexpr uint32_t kTileTokens = 6;
 static_assert(kFewTokens >= 3 && kTileTokens == 6);  // so that no tile has fewer than three tokens
-
-constexpr uint32_t block_bytes(DType format) {  // unpacked
-  return kUnpackedRows * width_of(format);
-}
-
-UnpackedRows place_in_scratch(const MatmulArgs& a, const Layout& l) {
-  UnpackedRows rows{};
-  rows.blocks = l.blocks;
-  rows.affine = a.w.format.dtype != DType::mxfp4;
-  rows.order = order_blocks(l.blocks);
-  rows.codes = reinterpret_cast<uint8_t*>(a.scratch);
-  rows.scales = a.scratch + size_t{l.blocks} * l.width * (kUnpackedRows / sizeof(float));
-  rows.biases = rows.scales + size_t{l.blocks} * kUnpackedRows;
-  return rows;
-}
-
-// Dword c of rows[r] becomes dword r of rows[c].
-void transpose(__m512i (&rows)[16]) {
-  __m512i t[16];
-  for (uint32_t i = 0; i < 16; i += 4) {
-    const __m512i ab = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-    const __m512i ab_high = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-    const __m512i cd = _mm512_unpacklo_epi32(rows[i + 2], rows[i + 3]);
-    const __m512i cd_high = _mm512_unpackhi_epi32(rows[i + 2], rows[i + 3]);
-    t[i] = _mm512_unpacklo_epi64(ab, cd);  // lane j: dword 4j of four rows
-    t[i + 1] = _mm512_unpackhi_epi64(ab, cd);
-    t[i + 2] = _mm512_unpacklo_epi64(ab_high, cd_high);
-    t[i + 3] = _mm512_unpackhi_epi64(ab_high, cd_high);
-  }
-  for (uint32_t i = 0; i < 4; ++i) {
-    const __m512i a = _mm512_shuffle_i32x4(t[i], t[i + 4], 0x88);  // lanes 0 and 2 of both
-    const __m512i b = _mm512_shuffle_i32x4(t[i], t[i + 4], 0xdd);  // lanes 1 and 3
-    const __m512i c = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0x88);
-    const __m512i d = _mm512_shuffle_i32x4(t[i + 8], t[i + 12], 0xdd);
-    rows[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-    rows[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
-    rows[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
-    rows[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
-  }
-}
-
-// 16 bytes of each of 16 rows: dword r of out[d] is row r's dword d. As a call it would pass the
-// four through memory.
-[[gnu::always_inline]] inline void load_transposed(const std::byte* const (&rows)[16], size_t at,
-                                                   __m512i (&out)[4]) {
-  __m512i four[4];  // lane j of four[i]: row 4j + i
-  for (uint32_t i = 0; i < 4; ++i) {
-    const auto load = [&](uint32_t row) {
-      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[row] + at));
-    };
-    // Inserted from memory: a blend, which has two ports where a shuffle has one.
-    four[i] = _mm512_castsi128_si512(load(i));
-    four[i] = _mm512_inserti32x4(four[i], load(4 + i), 1);
-    four[i] = _mm512_inserti32x4(four[i], load(8 + i), 2);
-    four[i] = _mm512_inserti32x4(four[i], load(12 + i), 3);
-  }
-  const __m512i ab = _mm512_unpacklo_epi32(four[0], four[1]);
-  const __m512i ab_high = _mm512_unpackhi_epi32(four[0], four[1]);
-  const __m512i cd = _mm512_unpacklo_epi32(four[2], four[3]);
-  const __m512i cd_high = _mm512_unpackhi_epi32(four[2], four[3]);
-  out[0] = _mm512_unpacklo_epi64(ab, cd);
-  out[1] = _mm512_unpackhi_epi64(ab, cd);
-  out[2] = _mm512_unpacklo_epi64(ab_high, cd_high);
-  out[3] = _mm512_unpackhi_epi64(ab_high, cd_high);
-}
-
-// The range's codes of sixteen rows to `to`, half of the tile.
-template <DType kFormat>
-void unpack_half(const std::byte* const (&rows)[16], const UnpackedRows& tile, BlockRange range,
-                 __m512i table, uint8_t* to) {
-  constexpr uint32_t kBytes = width_of(kFormat) / (kFormat == DType::affine8 ? 1 : 2);  // a block's
-  // Of each dword bytes 0 and 1, or 2 and 3, as words.
-  const __m512i low = _mm512_broadcast_i32x4(
-      _mm_setr_epi8(0, -1, 1, -1, 4, -1, 5, -1, 8, -1, 9, -1, 12, -1, 13, -1));
-  const __m512i high = _mm512_broadcast_i32x4(
-      _mm_setr_epi8(2, -1, 3, -1, 6, -1, 7, -1, 10, -1, 11, -1, 14, -1, 15, -1));
-  const uint32_t first = place_of(tile.order, range.first);
-  for (uint32_t b = range.first; b < tile.blocks; b += range.step) {
-    const size_t at = size_t{b} * kBytes;
-    uint8_t* quad = to + size_t{place_of(tile.order, b) - first} * block_bytes(kFormat);
-    __m512i dwords[4];
-    for (uint32_t half = 0; half < kBytes / 16; ++half) {
-      load_transposed(rows, at + 16 * half, dwords);
-      for (const __m512i& dword : dwords) {
-        if constexpr (kFormat == DType::affine8) {
-          _mm512_storeu_si512(quad, dword);
-          quad += 128;
-          continue;
-        }
-        for (const __m512i& bytes : {low, high}) {
-          const __m512i wide = _mm512_shuffle_epi8(dword, bytes);
-          __m512i codes = _mm512_ternarylogic_epi32(wide, _mm512_slli_epi16(wide, 4),
-                                                    _mm512_set1_epi8(15), 0xa8);  // (a | b) & c
-          if (kFormat == DType::mxfp4) codes = _mm512_shuffle_epi8(table, codes);
-          _mm512_storeu_si512(quad, codes);
-          quad += 128;
-        }
-      }
-    }
-  }
-}
-
-void unpack_plane(const MatmulArgs& a, const Layout& l, const UnpackedRows& tile,
-                  const uint32_t (&rows)[16], const std::byte* from, float* to) {
-  __m512i values[16];
-  for (uint32_t run = 0; run < l.runs; ++run) {
-    const uint32_t count = least(kBlocks, l.blocks - run * kBlocks);
-    for (uint32_t i = 0; i < 16; ++i)
-      values[i] = _mm512_castps_si512(a.w.format.dtype == DType::mxfp4
-                                          ? load_e8m0(l, from, rows[i], run, count)
-                                          : load_scales(l, from, rows[i], run, count));
-    transpose(values);
-    for (uint32_t k = 0; k < count; ++k)
-      _mm512_storeu_si512(to + size_t{place_of(tile.order, run * kBlocks + k)} * kUnpackedRows,
-                          values[k]);
-  }
-}
-
-}  // namespace
-
-UnpackedRows unpack_scales(const MatmulArgs& a, uint32_t row) {
-  const Layout l = layout_of(a.w);
-  const UnpackedRows tile = place_in_scratch(a, l);
-  for (uint32_t half = 0; half < 2; ++half) {
-    uint32_t rows[16];
-    for (uint32_t i = 0; i < 16; ++i) rows[i] = least(row + half * 16 + i, a.row_end - 1);
-    unpack_plane(a, l, tile, rows, a.w.scales, tile.scales + half * 16);
-    if (tile.affine) unpack_plane(a, l, tile, rows, a.w.biases, tile.biases + half * 16);
-  }
-  return tile;
-}
-
-void unpack_codes(const MatmulArgs& a, const UnpackedRows& tile, uint32_t row, BlockRange range,
-                  bool signed_codes) {
-  const size_t row_bytes = layout_of(a.w).code_bytes;
-  const __m512i table =
-      _mm512_sub_epi8(twice_e2m1_and_12(), _mm512_set1_epi8(signed_codes ? 12 : 0));
-  for (uint32_t half = 0; half < 2; ++half) {
-    const std::byte* rows[16];
-    for (uint32_t i = 0; i < 16; ++i)
-      rows[i] = a.w.codes + least(row + half * 16 + i, a.row_end - 1) * row_bytes;
-    uint8_t* to = tile.codes + half * 64;
-    switch (a.w.format.dtype) {
-      case DType::mxfp4:
-        unpack_half<DType::mxfp4>(rows, tile, range, table, to);
-        break;
-      case DType::affine4:
-        unpack_half<DType::affine4>(rows, tile, range, table, to);
-        break;
-      default:
-        unpack_half<DType::affine8>(rows, tile, range, table, to);
-        break;
-    }
-  }
-}
-
-namespace {
 
 // The terms of block `block`, added to the lane that all of these blocks belong to.
 template <bool kAffine, uint32_t kTokens>
@@ -548,12 +305,12 @@ void multiply_tokens(const MatmulArgs& a, const UnpackedRows& tile, NextRows& ne
   }
 }
 
-void many_tokens(const MatmulArgs& a, const Layout& layout) {
+void many_tokens(const MatmulArgs& a) {
   for (uint32_t r = a.row_begin; r < a.row_end; r += kUnpackedRows) {
     const UnpackedRows tile = unpack_scales(a, r);
     unpack_codes(a, tile, r, {0, 1}, false);
     const size_t steps = size_t{(a.tokens + kTileTokens - 1) / kTileTokens} * tile.blocks;
-    NextRows next = rows_ahead(a, r + kUnpackedRows, layout.code_bytes, steps);
+    NextRows next = rows_ahead(a, r + kUnpackedRows, steps);
     if (tile.affine)
       multiply_tokens<true>(a, tile, next, r);
     else
@@ -565,8 +322,8 @@ void many_tokens(const MatmulArgs& a, const Layout& layout) {
 
 void matmul(const MatmulArgs& args) {
   if (args.w.format.group == 32) return avx2::matmul(args);
+  if (args.tokens > kFewTokens) return many_tokens(args);
   const Layout layout = layout_of(args.w);
-  if (args.tokens > kFewTokens) return many_tokens(args, layout);
   switch (args.w.format.dtype) {
     case DType::mxfp4:
       return few_tokens<DType::mxfp4>(args, layout);

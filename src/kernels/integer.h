@@ -16,6 +16,10 @@ constexpr uint32_t kSumLanes = 16;  // of the sum over blocks: block b is in lan
 // reversed.
 constexpr uint32_t kLaneOrder[kSumLanes] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
 
+[[maybe_unused]] static uint32_t blocks_of_lane(uint32_t blocks, uint32_t lane) {
+  return (blocks + kSumLanes - 1 - lane) / kSumLanes;
+}
+
 struct BlockOrder {
   uint32_t start[kSumLanes];  // lane → place of its first block
 };
@@ -24,12 +28,16 @@ struct BlockOrder {
   uint32_t next = 0;
   for (const uint32_t lane : kLaneOrder) {
     order.start[lane] = next;
-    next += (blocks + kSumLanes - 1 - lane) / kSumLanes;
+    next += blocks_of_lane(blocks, lane);
   }
   return order;
 }
 [[maybe_unused]] static uint32_t place_of(const BlockOrder& order, uint32_t block) {
   return order.start[block % kSumLanes] + block / kSumLanes;
+}
+
+[[maybe_unused]] static size_t code_bytes_of_row(const MatrixView& w) {
+  return w.format.dtype == DType::affine8 ? w.cols : w.cols / 2;
 }
 
 namespace portable {
@@ -62,13 +70,12 @@ struct NextRows {
   const char *at, *end;
   uint32_t lines;  // a step
 };
-[[maybe_unused]] static NextRows rows_ahead(const MatmulArgs& args, uint32_t row, size_t row_bytes,
-                                            size_t steps) {
-  const auto* codes = reinterpret_cast<const char*>(args.w.codes);
+[[maybe_unused]] static NextRows rows_ahead(const MatmulArgs& args, uint32_t row, size_t steps) {
   const uint32_t left = args.row_end > row ? args.row_end - row : 0;
+  const size_t row_bytes = code_bytes_of_row(args.w);
   const size_t bytes = row_bytes * (left < kUnpackedRows ? left : kUnpackedRows);
-  return {codes + row * row_bytes, codes + row * row_bytes + bytes,
-          static_cast<uint32_t>(bytes / 64 / (steps > 0 ? steps : 1) + 1)};
+  const char* from = reinterpret_cast<const char*>(args.w.codes) + row * row_bytes;
+  return {from, from + bytes, static_cast<uint32_t>(bytes / 64 / steps + 1)};
 }
 [[maybe_unused, gnu::always_inline]] static inline void prefetch(NextRows& next) {
   for (uint32_t i = 0; i < next.lines && next.at < next.end; ++i, next.at += 64)

@@ -47,7 +47,7 @@ Layout layout_of(const MatrixView& w) {
   l.width = activation_block(w.format);
   l.blocks = w.cols / l.width;
   l.step_bytes = l.format == DType::affine8 ? kActivationBlock : kActivationBlock / 2;
-  l.code_bytes = size_t{w.cols} / kActivationBlock * l.step_bytes;
+  l.code_bytes = code_bytes_of_row(w);
   l.shift = w.format.group == 128 ? 1 : 0;
   l.groups = l.blocks >> l.shift;
   return l;

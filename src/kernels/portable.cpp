@@ -16,12 +16,11 @@ namespace {
 constexpr int16_t kTwiceE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 void unpack_codes(const MatrixView& w, uint32_t row, int16_t* out) {
+  const std::byte* codes = w.codes + row * code_bytes_of_row(w);
   if (w.format.dtype == DType::affine8) {
-    const std::byte* codes = w.codes + static_cast<size_t>(row) * w.cols;
     for (uint32_t c = 0; c < w.cols; ++c) out[c] = static_cast<int16_t>(codes[c]);
     return;
   }
-  const std::byte* codes = w.codes + static_cast<size_t>(row) * (w.cols / 2);
   const bool mxfp4 = w.format.dtype == DType::mxfp4;
   for (uint32_t c = 0; c < w.cols; c += 2) {
     const auto byte = static_cast<uint8_t>(codes[c / 2]);

@@ -48,7 +48,7 @@ void gather_row(const ModelContext& model, const FfnInput& input, bool integers,
   const size_t at = to * x.blocks();
   std::memcpy(x.codes + to * x.width, row.codes, hidden);
   std::memcpy(x.scales + at, row.scales, blocks * sizeof(float));
-  std::memcpy(x.sums + at, row.sums, blocks * sizeof(float));
+  std::memcpy(x.sums + at, row.sums, hidden / kWideBlock * sizeof(float));
   std::memcpy(x.code_sums + at, row.code_sums, blocks * sizeof(int32_t));
 }
 
