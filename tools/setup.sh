@@ -45,15 +45,25 @@ as_root() {
   fi
 }
 
+apt_options=(-qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300)
 apt_updated=
+apt_update() {  # once a run; a bare machine knows of no package before it
+  [[ -z $apt_updated ]] || return 0
+  as_root apt-get "${apt_options[@]}" update
+  apt_updated=1
+}
+
 apt_install() {
   say "installing $*"
-  local options=(-qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300)
-  if [[ -z $apt_updated ]]; then
-    as_root apt-get "${options[@]}" update
-    apt_updated=1
-  fi
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get "${options[@]}" install -y --no-install-recommends "$@" >/dev/null
+  apt_update
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get "${apt_options[@]}" install -y --no-install-recommends "$@" \
+    >/dev/null
+}
+
+# The version that apt would install, nothing where it has none. sed reads to the end: a reader that stops early
+# makes apt-cache fail for its closed pipe.
+apt_candidate() {
+  apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: *\([0-9].*\)/\1/p'
 }
 
 have_node() {
@@ -66,7 +76,9 @@ have_node() {
 # Ubuntu 22.04 has only node 12: of no use, so it is not installed and the tests that want it say that they skip.
 apt_node_is_recent() {
   local candidate
-  candidate=$(apt-cache policy nodejs 2>/dev/null | sed -n 's/^ *Candidate: *\([0-9]*\).*/\1/p')
+  candidate=$(apt_candidate nodejs)
+  candidate=${candidate#*:}
+  candidate=${candidate%%[!0-9]*}
   ((${candidate:-0} >= node_major_min))
 }
 
@@ -102,7 +114,8 @@ setup_build() {
 
 setup_browser() {
   command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null && return
-  if apt-cache policy "${browser_packages[@]}" 2>/dev/null | grep -q '^ *Candidate: *[0-9]'; then
+  apt_update
+  if [[ -n $(apt_candidate "${browser_packages[0]}") ]]; then
     apt_install "${browser_packages[@]}"
   else
     say "this system has no package ${browser_packages[*]}; tests of the pages will be skipped"
@@ -111,10 +124,7 @@ setup_browser() {
 
 setup_node() {
   have_node && return
-  if [[ -z $apt_updated ]]; then
-    as_root apt-get -qq -o DPkg::Lock::Timeout=300 update
-    apt_updated=1
-  fi
+  apt_update
   if apt_node_is_recent; then
     apt_install "${node_packages[@]}"
   else
