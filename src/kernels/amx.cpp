@@ -30,10 +30,6 @@ constexpr uint32_t kUseBehind = 3;    // and to its use
 constexpr uint32_t kSlots = 4;        // for stored products: 4 KiB
 constexpr uint32_t kParts = 4, kPartLanes = kSumLanes / kParts;
 
-uint32_t least(uint32_t a, uint32_t b) {
-  return a < b ? a : b;
-}
-
 // Tiles 0 … 3 are sums (tokens, 16 rows) of blocks in turn, 4 and 5 activations (tokens, a block's
 // columns), 6 and 7 weights (quads of columns, 16 rows), both for the even and the odd blocks.
 void configure_tiles(uint32_t tokens, uint32_t width) {
@@ -140,6 +136,7 @@ class Products {
 
  private:
   void begin_unit() {
+    if (unit_ == group_.tiles * halves_) return;
     const uint32_t tile = unit_ / halves_, half = unit_ % halves_;
     x_ = group_.codes + group_.at(tile, part_.first) * kWidth;
     w_ = rows_.codes + half * 64;
@@ -322,10 +319,12 @@ Group<kAffine> group_of(const MatmulArgs& a, size_t first, uint32_t count) {
 
 template <bool kAffine>
 void multiply(const MatmulArgs& a) {
-  const uint32_t groups = (a.tokens + kPackedTokens - 1) / kPackedTokens;
-  const uint32_t most = (a.tokens + groups - 1) / groups;
-  for (uint32_t first = 0; first < a.tokens; first += most) {
-    const auto group = group_of<kAffine>(a, first, least(most, a.tokens - first));
+  // Shared out evenly: a last group with what equal ones leave could have too few tokens for a
+  // tile.
+  uint32_t groups = (a.tokens + kPackedTokens - 1) / kPackedTokens;
+  for (uint32_t first = 0, count; first < a.tokens; first += count, --groups) {
+    count = (a.tokens - first + groups - 1) / groups;
+    const auto group = group_of<kAffine>(a, first, count);
     group.pack(*a.xq);
     configure_tiles(group.tokens, Group<kAffine>::kWidth);
     const auto multiply_rows_of = multiply_of<kAffine>(group.tokens);

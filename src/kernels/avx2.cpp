@@ -22,10 +22,6 @@ constexpr uint32_t kFewTokens = 3;  // up to which weights are read row by row
 constexpr size_t kPrefetch = 4096;  // bytes ahead
 constexpr size_t kPrefetchScales = 512;
 
-uint32_t least(uint32_t a, uint32_t b) {
-  return a < b ? a : b;
-}
-
 const __m256i* vector_at(const void* from) {
   return static_cast<const __m256i*>(from);
 }

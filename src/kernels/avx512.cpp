@@ -33,7 +33,7 @@ __m512i add_pairs(__m512i a, __m512i b) {
 // Decode. Vector v of a run's activations and of its codes are multiplied.
 template <DType kFormat>
 struct Run {
-  static constexpr uint32_t kVectors = kBlocks * width_of(kFormat) / 64;
+  static constexpr uint32_t kVectors = kSumLanes * width_of(kFormat) / 64;
   static constexpr uint32_t kLoads = kFormat == DType::affine8 ? kVectors : kVectors / 2;
   __m512i codes[kVectors];
 
@@ -44,7 +44,7 @@ struct Run {
       if constexpr (kWhole) {
         raw = _mm512_loadu_si512(from);
       } else {
-        constexpr uint32_t kPerLoad = kBlocks / kLoads, kBytes = 64 / kPerLoad;
+        constexpr uint32_t kPerLoad = kSumLanes / kLoads, kBytes = 64 / kPerLoad;
         const uint32_t left = blocks > v * kPerLoad ? least(blocks - v * kPerLoad, kPerLoad) : 0;
         raw = _mm512_maskz_loadu_epi8(low_bits(left * kBytes), from);
       }
@@ -103,7 +103,7 @@ template <DType kFormat, bool kWhole>
 [[gnu::always_inline]] inline __m512 load_x_scales(const float* from, uint32_t count) {
   if constexpr (kFormat == DType::mxfp4)
     return _mm512_maskz_loadu_ps(static_cast<__mmask16>(low_bits(count)), from);
-  const uint32_t most = kWhole ? 2 * kBlocks : 2 * count;
+  const uint32_t most = kWhole ? 2 * kSumLanes : 2 * count;
   const auto first = static_cast<__mmask16>(low_bits(least(most, 16)));
   const auto second = static_cast<__mmask16>(low_bits(most > 16 ? most - 16 : 0));
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -136,8 +136,8 @@ void arrange(const int8_t* from, uint32_t cols, uint32_t padded, bool nibbles, i
 template <DType kFormat, uint32_t kTokens, bool kWhole>
 [[gnu::always_inline]] inline void add_run(const MatmulArgs& a, const Layout& l, const int8_t* x,
                                            uint32_t row, uint32_t run, __m512 (&lanes)[kTokens]) {
-  constexpr uint32_t kWidth = width_of(kFormat), kRun = kBlocks * kWidth;
-  const uint32_t count = kWhole ? kBlocks : l.blocks - run * kBlocks;
+  constexpr uint32_t kWidth = width_of(kFormat), kRun = kSumLanes * kWidth;
+  const uint32_t count = kWhole ? kSumLanes : l.blocks - run * kSumLanes;
   constexpr uint32_t kBytes = kFormat == DType::affine8 ? kRun : kRun / 2;
   Run<kFormat> codes;
   codes.template load<kWhole>(a.w.codes + row * l.code_bytes + run * kBytes, count);
@@ -164,13 +164,13 @@ template <DType kFormat, uint32_t kTokens, bool kWhole>
         _mm512_mul_ps(scales, load_x_scales<kFormat, kWhole>(a.xq->scales + at, count)), lanes[t]);
     if constexpr (kFormat != DType::mxfp4)
       lanes[t] = _mm512_fmadd_ps(
-          biases, _mm512_maskz_loadu_ps(mask, a.xq->sums + of_token + run * kBlocks), lanes[t]);
+          biases, _mm512_maskz_loadu_ps(mask, a.xq->sums + of_token + run * kSumLanes), lanes[t]);
   }
 }
 
 template <DType kFormat, uint32_t kTokens>
 void row_by_row(const MatmulArgs& a, const Layout& l, const int8_t* x) {
-  const uint32_t whole_runs = l.blocks / kBlocks;
+  const uint32_t whole_runs = l.blocks / kSumLanes;
   for (uint32_t r = a.row_begin; r < a.row_end; ++r) {
     __m512 lanes[kTokens];
     for (__m512& lane : lanes) lane = _mm512_setzero_ps();
@@ -185,7 +185,7 @@ void row_by_row(const MatmulArgs& a, const Layout& l, const int8_t* x) {
 template <DType kFormat>
 void few_tokens(const MatmulArgs& a, const Layout& l) {
   auto* x = reinterpret_cast<int8_t*>(a.scratch);
-  const uint32_t padded = l.runs * kBlocks * width_of(kFormat);
+  const uint32_t padded = l.runs * kSumLanes * width_of(kFormat);
   for (uint32_t t = 0; t < a.tokens; ++t)
     arrange(a.xq->codes + t * a.xq->codes_stride, a.w.cols, padded, kFormat != DType::affine8,
             x + static_cast<size_t>(t) * padded);
@@ -256,11 +256,11 @@ void multiply_tile(const MatmulArgs& a, const UnpackedRows& tile, NextRows& next
                    uint32_t row) {
   // waiting[d]: a sum of 2^d lanes that the tree adds to the next such sum.
   __m512 waiting[5][kTokens][2];
-  for (uint32_t k = 0; k < kBlocks; ++k) {
+  for (uint32_t k = 0; k < kSumLanes; ++k) {
     __m512 lane[kTokens][2];
     for (uint32_t t = 0; t < kTokens; ++t) lane[t][0] = lane[t][1] = _mm512_setzero_ps();
     uint32_t place = tile.order.start[kLaneOrder[k]];
-    for (uint32_t b = kLaneOrder[k]; b < tile.blocks; b += kBlocks, ++place) {
+    for (uint32_t b = kLaneOrder[k]; b < tile.blocks; b += kSumLanes, ++place) {
       add_block<kAffine, kTokens>(*a.xq, token, tile, b, place, lane);
       prefetch(next);
     }

@@ -116,14 +116,14 @@ void unpack_plane(const MatmulArgs& a, const Layout& l, const UnpackedRows& tile
                   const uint32_t (&rows)[16], const std::byte* from, float* to) {
   __m512i values[16];
   for (uint32_t run = 0; run < l.runs; ++run) {
-    const uint32_t count = least(kBlocks, l.blocks - run * kBlocks);
+    const uint32_t count = least(kSumLanes, l.blocks - run * kSumLanes);
     for (uint32_t i = 0; i < 16; ++i)
       values[i] = _mm512_castps_si512(a.w.format.dtype == DType::mxfp4
                                           ? load_e8m0(l, from, rows[i], run, count)
                                           : load_scales(l, from, rows[i], run, count));
     transpose(values);
     for (uint32_t k = 0; k < count; ++k)
-      _mm512_storeu_si512(to + size_t{place_of(tile.order, run * kBlocks + k)} * kUnpackedRows,
+      _mm512_storeu_si512(to + size_t{place_of(tile.order, run * kSumLanes + k)} * kUnpackedRows,
                           values[k]);
   }
 }

@@ -8,18 +8,12 @@
 namespace wader::avx512 {
 namespace {
 
-constexpr uint32_t kBlocks = 16;  // of a run, one a lane
-
 // Of the planes of scales and biases, which stand still sixteen times as long as codes: without it
 // affine4 had half the speed.
 constexpr size_t kPrefetchScales = 512;
 
 constexpr uint32_t width_of(DType format) {  // columns of a block
   return format == DType::mxfp4 ? kActivationBlock : kWideBlock;
-}
-
-inline uint32_t least(uint32_t a, uint32_t b) {
-  return a < b ? a : b;
 }
 
 // The lowest n of 64 bits.
@@ -53,7 +47,7 @@ inline Layout layout_of(const MatrixView& w) {
   Layout l{};
   l.width = width_of(w.format.dtype);
   l.blocks = w.cols / l.width;
-  l.runs = (l.blocks + kBlocks - 1) / kBlocks;
+  l.runs = (l.blocks + kSumLanes - 1) / kSumLanes;
   l.code_bytes = code_bytes_of_row(w);
   l.shift = w.format.group == 128 ? 1 : 0;
   l.groups = l.blocks >> l.shift;
@@ -66,7 +60,7 @@ inline Layout layout_of(const MatrixView& w) {
 // Scales (or biases) of the `count` blocks of one run; 0 in the other lanes.
 inline __m512 load_scales(const Layout& l, const std::byte* plane, uint32_t row, uint32_t run,
                           uint32_t count) {
-  const uint32_t first = run * kBlocks >> l.shift, kept = count >> l.shift;
+  const uint32_t first = run * kSumLanes >> l.shift, kept = count >> l.shift;
   const std::byte* from = plane + 2 * (static_cast<size_t>(row) * l.groups + first);
   _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchScales, _MM_HINT_T0);
   const __m256i raw = _mm256_maskz_loadu_epi16(static_cast<__mmask16>(low_bits(kept)), from);
@@ -79,7 +73,7 @@ inline __m512 load_scales(const Layout& l, const std::byte* plane, uint32_t row,
 inline __m512 load_e8m0(const Layout& l, const std::byte* plane, uint32_t row, uint32_t run,
                         uint32_t count) {
   const auto mask = static_cast<__mmask16>(low_bits(count));
-  const std::byte* from = plane + static_cast<size_t>(row) * l.blocks + run * kBlocks;
+  const std::byte* from = plane + static_cast<size_t>(row) * l.blocks + run * kSumLanes;
   _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchScales, _MM_HINT_T0);
   // Without the mask, lanes beyond the row would hold denormals, whose products take 20 ns.
   return _mm512_maskz_mov_ps(mask,

@@ -9,6 +9,10 @@
 
 namespace wader {
 
+[[maybe_unused]] static uint32_t least(uint32_t a, uint32_t b) {
+  return a < b ? a : b;
+}
+
 constexpr uint32_t kSumLanes = 16;  // of the sum over blocks: block b is in lane b % 16
 
 // Prefill's unpacked tiles hold blocks in the order of the sum: lane by lane, and the lanes so that
@@ -73,7 +77,7 @@ struct NextRows {
 [[maybe_unused]] static NextRows rows_ahead(const MatmulArgs& args, uint32_t row, size_t steps) {
   const uint32_t left = args.row_end > row ? args.row_end - row : 0;
   const size_t row_bytes = code_bytes_of_row(args.w);
-  const size_t bytes = row_bytes * (left < kUnpackedRows ? left : kUnpackedRows);
+  const size_t bytes = row_bytes * least(left, kUnpackedRows);
   const char* from = reinterpret_cast<const char*>(args.w.codes) + row * row_bytes;
   return {from, from + bytes, static_cast<uint32_t>(bytes / 64 / steps + 1)};
 }
@@ -90,8 +94,8 @@ constexpr uint32_t kFewTokens =
 // 32 rows from `row` on, of mxfp4 or of affine groups of 64 or more.
 UnpackedRows unpack_scales(const MatmulArgs& args, uint32_t row);
 // Their codes in the blocks first, first + step …, which stand in the order of their places, the
-// first of them at the beginning. Codes are unsigned, those of mxfp4 12 higher than they are;
-// `signed_codes` leaves the 12 out.
+// first of them at the beginning: step is 1, 2, 4, 8 or 16, and first < step. Codes are unsigned,
+// those of mxfp4 12 higher than they are; `signed_codes` leaves the 12 out.
 struct BlockRange {
   uint32_t first, step;
 };

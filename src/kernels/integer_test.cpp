@@ -343,6 +343,23 @@ TEST_P(IntegerTest, EqualsPortableToTheBit) {
     }
 }
 
+// Groups of tokens that a back end lays out together: just more than one, and so many of them that
+// shares rounded up leave the last one almost nothing.
+TEST_P(IntegerTest, ManyTokensEqualPortableToTheBit) {
+  std::mt19937 rng(16);
+  const MatrixFormat all[] = {DType::mxfp4, {DType::affine4, 64, DType::bf16}};
+  for (const MatrixFormat& format : all)
+    for (const uint32_t tokens : {127u, 129u, 257u, 15'622u}) {
+      const uint32_t cols = tokens > 1000 ? 64 : 576, rows = 33;
+      const Matrix m = random_matrix(format, rows, cols, Weights::ordinary, rng);
+      const Activations x = quantise(portable(), random_x(tokens, cols, Weights::ordinary, rng),
+                                     tokens, cols, activation_block(format));
+      EXPECT_TRUE(
+          same_bits(multiply(k, m, x, nullptr, rows), multiply(portable(), m, x, nullptr, rows)))
+          << format_name(format) << ", " << tokens << " tokens";
+    }
+}
+
 TEST_P(IntegerTest, BitsDoNotDependOnTokensOrSplit) {
   std::mt19937 rng(14);
   for (const MatrixFormat& format : formats()) {

@@ -17,7 +17,7 @@
 namespace wader {
 
 // Activations as the integer products take them: int8 codes in blocks of 32 or 64 columns, one f32
-// scale a block. What is kept of them is kept for every 32.
+// scale a block.
 constexpr uint32_t kActivationBlock = 32;
 constexpr uint32_t kWideBlock = 64;
 
@@ -75,8 +75,8 @@ struct MatmulArgs {
 constexpr size_t unpacked_floats(uint32_t cols) {
   return (size_t{cols} + 63) / 64 * 64 * 10 + 1536;
 }
-// Behind it up to so many tokens laid out for tiles: a byte a code, four a block of 32 for scales
-// and sums, and 256 f32 sums of 16 rows for each token.
+// Behind it up to so many tokens laid out for tiles: a byte a code, a scale for every 32 columns or
+// a scale and a sum for every 64, and 64 sums of parts (32 rows, 2).
 constexpr uint32_t kPackedTokens = 128;
 // Of a call with at most so many tokens.
 constexpr size_t matmul_scratch_floats(uint32_t cols, uint32_t tokens) {

@@ -22,7 +22,7 @@ struct FfnInput {
   const float* x;
   QuantisedRows xq{};  // where asked for
 };
-// block: activation_block_of() all jobs' weights. Stays until the next linear().
+// block: activation_block_of() the gate_up weights of all jobs. Stays until the next linear().
 FfnInput ffn_input(const ModelContext& model, uint32_t rows, uint32_t block);
 
 // All jobs together, whose matrices have one format and whose rows together are at most
