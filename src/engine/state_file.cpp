@@ -145,7 +145,9 @@ Status check_header(const Header& header, const StateIdentity& identity, const S
     return invalid_argument_error("was saved with another model; a state only fits its own");
   if (header.kernels != identity.kernels)
     return invalid_argument_error(
-        "was saved with other kernels, whose bits differ; use the --kernels it was saved with");
+        "was saved with other kernels, or by an older wader, whose bits differ; use the --kernels "
+        "it was "
+        "saved with, or begin a new conversation");
   if (header.tokens > state.context())
     return over_budget_error("holds {} tokens, the context is {}; raise --context", header.tokens,
                              state.context());
@@ -164,8 +166,9 @@ Status check_header(const Header& header, const StateIdentity& identity, const S
 }  // namespace
 
 StateIdentity state_identity(const Container& container, const Kernels& kernels) {
-  // All back ends but ref give the same bits: a conversation may move between their machines.
-  return {container.identity(), xxh3_64(&kernels == &kRefKernels ? "ref" : "lanes")};
+  // All back ends but ref give the same bits: a conversation may move between their machines. A
+  // change of their arithmetic (ops.h) takes another name: the 64 was for its wide blocks.
+  return {container.identity(), xxh3_64(&kernels == &kRefKernels ? "ref" : "lanes-64")};
 }
 
 Status save_state(const fs::path& path, const StateIdentity& identity, const SequenceState& state,
