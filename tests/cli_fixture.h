@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/sanitized_testing.h"
 #include "cli_process.h"
 
 namespace wader::testing {

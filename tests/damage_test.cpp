@@ -46,7 +46,7 @@ std::vector<TokenId> right_answer() {
 TEST(Damage, AFlippedBitInAnyExpertRecordIsNamed) {
   const auto container = copy_of(tiny_container(), "flipped");
   const uint64_t stride = Container::open(container)->manifest().experts.stride_bytes;
-  for (uint32_t layer = 0; layer < 4; ++layer)
+  for (uint32_t layer = 0; layer < 4; layer += testing::kSanitized ? 3 : 1)
     for (uint32_t expert = 0; expert < 16; expert += testing::kSanitized ? 15 : 3) {
       const auto file = container / expert_file_name(layer);
       const uint64_t byte = expert * stride + (expert * 7919 + layer * 104729) % stride;

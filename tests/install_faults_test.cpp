@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/sanitized_testing.h"
 #include "container/container_testing.h"
 #include "install/install.h"
 #include "small_disk.h"
@@ -32,12 +33,6 @@ using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
 const fs::path kDemo = WADER_SOURCE_DIR "/models/demo";
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // One install_worker process, its output in files beside the destination.
 class Worker {
@@ -139,7 +134,7 @@ TEST(InstallFaults, OfTwoAtOnceOneIsRefused) {
 
 // The demo's files are 22 MB, and a process that held a shard of them would grow by 11 MB and more.
 TEST(InstallFaults, MemoryDoesNotGrowWithTheModel) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory is no measure";
+  if (testing::kSanitized) GTEST_SKIP() << "a sanitizer's own memory is no measure";
   testing::TempDirectory scratch;
   for (const auto& [trunk, experts] :
        {std::pair("auto", "auto"), {"bf16", "affine4"}, {"affine8", "bf16"}}) {

@@ -12,6 +12,7 @@
 #include <map>
 #include <sstream>
 
+#include "base/sanitized_testing.h"
 #include "oracle_safetensors.h"
 #include "oracle_variants.h"
 
@@ -23,13 +24,6 @@ using Json = nlohmann::ordered_json;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 using ::testing::ThrowsMessage;
-
-// As test_models.h has it, which would bring in the engine.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // golden.json grants 2e-3 to float32 arithmetic. What is left in double is the rounding of the
 // reference, which computes in float32.

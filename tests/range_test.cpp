@@ -13,6 +13,7 @@ std::string text_of(const fs::path& path) {
 }
 
 TEST_F(Cli, RangeOfTheDemoRepeatsAndChanceDoesNot) {
+  if (kSanitized) GTEST_SKIP() << "slow under a sanitizer";
   const RunResult run = wader({"range", "demo"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   for (const char* topic : {"python", "maths proofs", "clinical notes", "history", "By chance"})

@@ -126,6 +126,7 @@ TEST_P(SameBits, IntegerBackEndsAreOne) {
   for (const DType experts : {DType::affine4, DType::affine8}) {
     const bool gpt_oss = std::string(GetParam()) == "tiny-gpt-oss";
     if (gpt_oss && experts == DType::affine4) continue;  // its experts are mxfp4 as they come
+    if (testing::kSanitized && !gpt_oss && experts == DType::affine8) continue;  // the trunk's too
     testing::Formats formats{DType::affine8, experts};
     if (gpt_oss) formats.experts.reset();
     const auto& quantised = testing::fixture_container(GetParam(), formats);

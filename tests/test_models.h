@@ -7,17 +7,11 @@
 #include <optional>
 #include <string>
 
+#include "base/sanitized_testing.h"
 #include "engine/engine.h"
 #include "tensor/dtype.h"
 
 namespace wader::testing {
-
-// Sanitizers make arithmetic twenty times slower: their builds run a part of the long sweeps.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 // A directory of this process, removed when it ends.
 const std::filesystem::path& scratch_directory();

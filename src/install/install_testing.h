@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/sanitized_testing.h"
 #include "checkpoint/bound_checkpoint.h"
 #include "checkpoint/raw_testing.h"
 #include "checkpoint/source_testing.h"
