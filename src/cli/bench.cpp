@@ -128,6 +128,10 @@ Result<std::vector<KernelCase>> kernel_cases(const Args& args) {
                                                       ? cases_of_shape(args, op, format)
                                                       : released_cases(op, format));
   if (tokens > 0) set_tokens(cases, tokens);
+  ASSIGN_OR_RETURN(const uint32_t matrices, whole_u32(args, "--matrices", 1u << 10, 1));
+  if (matrices > 1 && !op)
+    std::erase_if(cases, [](const KernelCase& c) { return c.op != KernelOpKind::matmul; });
+  for (KernelCase& c : cases) c.matrices = matrices;
   for (const KernelCase& c : cases) RETURN_IF_ERROR(check_kernel_case(c));
   return cases;
 }

@@ -201,7 +201,9 @@ std::string kernel_table_row(const KernelCase& c, const KernelSetting& setting,
       "{:<7} {:<11} {:>13} {:>7}  {:<9} {:>7} {:>11.1f} {:>11.1f} {:>7.1f} {:>7.0f} % {:>8.0f} "
       "{:>7}\n",
       kernel_op_name(c.op), format_name(read_format(c, *setting.kernels)),
-      fmt::format("{}x{}", c.rows, c.cols), c.tokens, setting.kernels->name,
+      c.matrices > 1 ? fmt::format("{} {}x{}", c.matrices, c.rows, c.cols)
+                     : fmt::format("{}x{}", c.rows, c.cols),
+      c.tokens, setting.kernels->name,
       setting.threads->size(), f.seconds.median * 1e6, f.seconds.smallest * 1e6,
       f.bytes_per_second / 1e9, 100 * f.bandwidth_fraction, f.operations_per_second / 1e9,
       f.peak_fraction ? fmt::format("{:.0f} %", 100 * *f.peak_fraction) : "-");
@@ -216,6 +218,7 @@ Json kernel_json(const KernelCase& c, const KernelSetting& setting, const Kernel
           {"rows", c.rows},
           {"cols", c.cols},
           {"tokens", c.tokens},
+          {"matrices", c.matrices},
           {"kernels", setting.kernels->name},
           {"threads", setting.threads->size()},
           {"bytes", run.bytes[index]},

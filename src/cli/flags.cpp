@@ -340,6 +340,8 @@ constexpr FlagSpec kFlags[] = {
      FlagGroup::command, on({bench_kernels})},
     {"--tokens", "N", "1, 16, 128", "tokens that it takes at once", FlagGroup::command,
      on({bench_kernels})},
+    {"--matrices", "N", "1", "matmul: weights in one pass over the threads, as a token's experts",
+     FlagGroup::command, on({bench_kernels})},
     {"--rounds", "N", "9", "rounds of each case", FlagGroup::command, on({bench_kernels})},
     {"--rounds", "N", "3, or 9 of each setting", "measured rounds", FlagGroup::command,
      kBenchEngine},

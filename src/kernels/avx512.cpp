@@ -30,23 +30,28 @@ __m512i add_pairs(__m512i a, __m512i b) {
   return _mm512_add_epi32(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
 }
 
-// Decode. Vector v of a run's activations and of its codes are multiplied.
+// Decode. A run is the 16 blocks of a row that are lanes together; a last run may have fewer, and is
+// then read in quarters of four. Vector v of a run's activations and of its codes are multiplied.
 template <DType kFormat>
 struct Run {
-  static constexpr uint32_t kVectors = kSumLanes * width_of(kFormat) / 64;
+  static constexpr uint32_t kColumns = kSumLanes * width_of(kFormat);
+  static constexpr uint32_t kVectors = kColumns / 64;
   static constexpr uint32_t kLoads = kFormat == DType::affine8 ? kVectors : kVectors / 2;
+  static constexpr uint32_t kBytes = kLoads * 64;
   __m512i codes[kVectors];
 
-  template <bool kWhole>
-  void load(const std::byte* from, uint32_t blocks) {
-    for (uint32_t v = 0; v < kLoads; ++v, from += 64) {
+  // kQuarters of a run; kMasked: no byte beyond its `blocks` blocks.
+  template <uint32_t kQuarters, bool kMasked>
+  [[gnu::always_inline]] void load(const std::byte* from, uint32_t blocks) {
+#pragma GCC unroll 16
+    for (uint32_t v = 0; v < kLoads / 4 * kQuarters; ++v, from += 64) {
       __m512i raw;
-      if constexpr (kWhole) {
-        raw = _mm512_loadu_si512(from);
-      } else {
-        constexpr uint32_t kPerLoad = kSumLanes / kLoads, kBytes = 64 / kPerLoad;
+      if constexpr (kMasked) {
+        constexpr uint32_t kPerLoad = kSumLanes / kLoads, kBlockBytes = 64 / kPerLoad;
         const uint32_t left = blocks > v * kPerLoad ? least(blocks - v * kPerLoad, kPerLoad) : 0;
-        raw = _mm512_maskz_loadu_epi8(low_bits(left * kBytes), from);
+        raw = _mm512_maskz_loadu_epi8(low_bits(left * kBlockBytes), from);
+      } else {
+        raw = _mm512_loadu_si512(from);
       }
       _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetch, _MM_HINT_T0);
       if constexpr (kFormat == DType::affine8) {
@@ -65,21 +70,24 @@ struct Run {
     }
   }
 
-  // Of one load: a block's product is four dwords of mxfp4 (128 bits), 8 of affine4, 16 of affine8.
-  __m512i product(const int8_t* x, uint32_t load) const {
+  // Of one load, added to `sum`: a block's product is four dwords of mxfp4 (128 bits), 8 of affine4,
+  // 16 of affine8.
+  [[gnu::always_inline]] __m512i product(const int8_t* x, uint32_t load, __m512i sum = _mm512_setzero_si512()) const {
     constexpr uint32_t kEach = kVectors / kLoads;
-    __m512i sum = _mm512_setzero_si512();
+#pragma GCC unroll 2
     for (uint32_t v = kEach * load; v < kEach * (load + 1); ++v)
       sum = _mm512_dpbusd_epi32(sum, codes[v], _mm512_loadu_si512(x + 64 * v));
     return sum;
   }
 
-  // Σ codes · x of each of the 16 blocks.
-  __m512i dot(const int8_t* x) const {
-    __m512i sums[4];  // lane i of sums[j]: four parts of block 4j + i
-    for (uint32_t j = 0; j < 4; ++j) {
+  // Σ codes · x of each of the 16 blocks; of mxfp4 with what `start` has for them.
+  template <uint32_t kQuarters>
+  [[gnu::always_inline]] __m512i dot(const int8_t* x, const int32_t* start) const {
+    __m512i sums[4] = {};  // lane i of sums[j]: four parts of block 4j + i
+#pragma GCC unroll 4
+    for (uint32_t j = 0; j < kQuarters; ++j) {
       if constexpr (kFormat == DType::mxfp4)
-        sums[j] = product(x, j);
+        sums[j] = product(x, j, _mm512_loadu_si512(start + 16 * j));
       else if constexpr (kFormat == DType::affine4)
         sums[j] = add_pairs(product(x, 2 * j), product(x, 2 * j + 1));
       else
@@ -97,23 +105,19 @@ struct Run {
   }
 };
 
-// The scales of the `count` blocks of one run of activations, kept for every 32 columns from
-// `from` on; 0 in the other lanes.
-template <DType kFormat, bool kWhole>
-[[gnu::always_inline]] inline __m512 load_x_scales(const float* from, uint32_t count) {
-  if constexpr (kFormat == DType::mxfp4)
-    return _mm512_maskz_loadu_ps(static_cast<__mmask16>(low_bits(count)), from);
-  const uint32_t most = kWhole ? 2 * kSumLanes : 2 * count;
-  const auto first = static_cast<__mmask16>(low_bits(least(most, 16)));
-  const auto second = static_cast<__mmask16>(low_bits(most > 16 ? most - 16 : 0));
-  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  return _mm512_permutex2var_ps(_mm512_maskz_loadu_ps(first, from), even,
-                                _mm512_maskz_loadu_ps(second, from + 16));
-}
+// Activations as decode reads them, in scratch: for each token and run of weights a run's codes, and
+// for its 16 blocks the scales, and where products of mxfp4 start or, of affine formats, the sums.
+// All are 0 in the places without a block.
+struct Arranged {
+  int8_t* codes;    // (tokens, runs, columns of a run)
+  float* scales;    // (tokens, runs, 16)
+  float* sums;      // (tokens, runs, 16)
+  int32_t* starts;  // (tokens, runs, 64), in the place of sums
+};
 
-// A row's codes, zeros up to a whole run. For nibbles each 128 become 64 of even columns, then 64
-// of odd ones: a byte of weights holds one of each.
-void arrange(const int8_t* from, uint32_t cols, uint32_t padded, bool nibbles, int8_t* to) {
+// A row's codes. For nibbles each 128 become 64 of even columns, then 64 of odd ones: a byte of
+// weights holds one of each.
+void arrange_codes(const int8_t* from, uint32_t cols, uint32_t padded, bool nibbles, int8_t* to) {
   for (uint32_t c = 0; c < padded; c += 128) {
     const uint32_t left = cols > c ? cols - c : 0;
     const __m512i a = _mm512_maskz_loadu_epi8(low_bits(left), from + c);
@@ -133,14 +137,54 @@ void arrange(const int8_t* from, uint32_t cols, uint32_t padded, bool nibbles, i
   }
 }
 
-template <DType kFormat, uint32_t kTokens, bool kWhole>
-[[gnu::always_inline]] inline void add_run(const MatmulArgs& a, const Layout& l, const int8_t* x,
-                                           uint32_t row, uint32_t run, __m512 (&lanes)[kTokens]) {
-  constexpr uint32_t kWidth = width_of(kFormat), kRun = kSumLanes * kWidth;
-  const uint32_t count = kWhole ? kSumLanes : l.blocks - run * kSumLanes;
-  constexpr uint32_t kBytes = kFormat == DType::affine8 ? kRun : kRun / 2;
-  Run<kFormat> codes;
-  codes.template load<kWhole>(a.w.codes + row * l.code_bytes + run * kBytes, count);
+// −12 · Σ code_x, for codes that are 12 too high: a block's in the first of its four dwords.
+void arrange_starts(const int32_t* code_sums, __mmask16 mask, int32_t* to) {
+  const __m512i of_lane = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+  const __m512i starts =
+      _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(mask, code_sums), _mm512_set1_epi32(-12));
+  for (int j = 0; j < 4; ++j) {
+    const __m512i from = _mm512_add_epi32(of_lane, _mm512_set1_epi32(4 * j));
+    _mm512_storeu_si512(to + 16 * j, _mm512_maskz_permutexvar_epi32(0x1111, from, starts));
+  }
+}
+
+template <DType kFormat>
+Arranged arrange(const MatmulArgs& a, const Layout& l) {
+  constexpr uint32_t kColumns = Run<kFormat>::kColumns, kParts = width_of(kFormat) / kActivationBlock;
+  const size_t runs = size_t{a.tokens} * l.runs;
+  Arranged x{};
+  x.codes = reinterpret_cast<int8_t*>(a.scratch);
+  x.scales = a.scratch + runs * kColumns / sizeof(float);
+  x.sums = x.scales + runs * kSumLanes;
+  x.starts = reinterpret_cast<int32_t*>(x.sums);
+  for (size_t t = 0; t < a.tokens; ++t) {
+    const size_t of_token = t * a.xq->blocks_stride, first = t * l.runs;
+    arrange_codes(a.xq->codes + t * a.xq->codes_stride, a.w.cols, l.runs * kColumns,
+                  kFormat != DType::affine8, x.codes + first * kColumns);
+    for (uint32_t run = 0; run < l.runs; ++run) {
+      const uint32_t block = run * kSumLanes, count = least(l.blocks - block, kSumLanes);
+      const auto mask = static_cast<__mmask16>(low_bits(count));
+      // Scales are kept for every 32 columns.
+      const float* from = a.xq->scales + of_token + size_t{block} * kParts;
+      float* scales = x.scales + (first + run) * kSumLanes;
+      for (uint32_t i = 0; i < kSumLanes; ++i) scales[i] = i < count ? from[i * kParts] : 0.0f;
+      if constexpr (kFormat == DType::mxfp4)
+        arrange_starts(a.xq->code_sums + of_token + block, mask, x.starts + (first + run) * 64);
+      else
+        _mm512_storeu_ps(x.sums + (first + run) * kSumLanes,
+                         _mm512_maskz_loadu_ps(mask, a.xq->sums + of_token + block));
+    }
+  }
+  return x;
+}
+
+template <DType kFormat, uint32_t kTokens, uint32_t kQuarters, bool kMasked>
+[[gnu::always_inline]] inline void add_run(const MatmulArgs& a, const Layout& l, const Arranged& x,
+                                           uint32_t row, uint32_t run, uint32_t count,
+                                           __m512 (&lanes)[kTokens]) {
+  Run<kFormat> w;
+  w.template load<kQuarters, kMasked>(
+      a.w.codes + row * l.code_bytes + run * Run<kFormat>::kBytes, count);
   __m512 scales, biases;
   if constexpr (kFormat == DType::mxfp4) {
     scales = load_e8m0(l, a.w.scales, row, run, count);
@@ -148,47 +192,77 @@ template <DType kFormat, uint32_t kTokens, bool kWhole>
     scales = load_scales(l, a.w.scales, row, run, count);
     biases = load_scales(l, a.w.biases, row, run, count);
   }
-  const auto mask = static_cast<__mmask16>(low_bits(count));
   for (uint32_t t = 0; t < kTokens; ++t) {
-    const size_t of_token = t * a.xq->blocks_stride,
-                 at = of_token + run * (kRun / kActivationBlock);
-    __m512i sum = codes.dot(x + (t * l.runs + run) * kRun);
-    if constexpr (kFormat == DType::mxfp4)
-      sum = _mm512_sub_epi32(
-          sum, _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(mask, a.xq->code_sums + at),
-                                  _mm512_set1_epi32(12)));
-    // A last run's lanes without a block hold zeros on both sides, by the masks of their loads, so
-    // that what they add is 0 · 0 and never 0 · NaN.
+    const size_t at = t * size_t{l.runs} + run;
+    const __m512i sum =
+        w.template dot<kQuarters>(x.codes + at * Run<kFormat>::kColumns, x.starts + at * 64);
+    // Lanes without a block add 0 · 0 and never 0 · NaN: scales are 0 on both sides, and codes that
+    // stand behind the row's are multiplied by 0.
     lanes[t] = _mm512_fmadd_ps(
         _mm512_cvtepi32_ps(sum),
-        _mm512_mul_ps(scales, load_x_scales<kFormat, kWhole>(a.xq->scales + at, count)), lanes[t]);
+        _mm512_mul_ps(scales, _mm512_loadu_ps(x.scales + at * kSumLanes)), lanes[t]);
     if constexpr (kFormat != DType::mxfp4)
-      lanes[t] = _mm512_fmadd_ps(
-          biases, _mm512_maskz_loadu_ps(mask, a.xq->sums + of_token + run * kSumLanes), lanes[t]);
+      lanes[t] = _mm512_fmadd_ps(biases, _mm512_loadu_ps(x.sums + at * kSumLanes), lanes[t]);
   }
 }
 
-template <DType kFormat, uint32_t kTokens>
-void row_by_row(const MatmulArgs& a, const Layout& l, const int8_t* x) {
-  const uint32_t whole_runs = l.blocks / kSumLanes;
-  for (uint32_t r = a.row_begin; r < a.row_end; ++r) {
+// Rows [begin, end), whose last run has so many quarters: none where all are whole.
+template <DType kFormat, uint32_t kTokens, uint32_t kQuarters, bool kMasked>
+void multiply_rows(const MatmulArgs& a, const Layout& l, const Arranged& x, uint32_t begin,
+                   uint32_t end) {
+  const uint32_t whole_runs = l.blocks / kSumLanes, rest = l.blocks % kSumLanes;
+  for (uint32_t r = begin; r < end; ++r) {
     __m512 lanes[kTokens];
     for (__m512& lane : lanes) lane = _mm512_setzero_ps();
     for (uint32_t run = 0; run < whole_runs; ++run)
-      add_run<kFormat, kTokens, true>(a, l, x, r, run, lanes);
-    if (whole_runs < l.runs) add_run<kFormat, kTokens, false>(a, l, x, r, whole_runs, lanes);
+      add_run<kFormat, kTokens, 4, false>(a, l, x, r, run, kSumLanes, lanes);
+    if constexpr (kQuarters > 0)
+      add_run<kFormat, kTokens, kQuarters, kMasked>(a, l, x, r, whole_runs, rest, lanes);
     const float bias = a.bias ? a.bias[r] : 0.0f;
     for (uint32_t t = 0; t < kTokens; ++t) a.y[t * a.y_stride + r] = add_as_tree(lanes[t]) + bias;
   }
 }
 
+template <DType kFormat, uint32_t kTokens>
+void row_by_row(const MatmulArgs& a, const Layout& l, const Arranged& x) {
+  constexpr auto kMore = kTokens > 1;  // then a last run's waste matters less than the code's size
+  const uint32_t quarters = (l.blocks % kSumLanes + 3) / 4;
+  if (quarters == 0)
+    return multiply_rows<kFormat, kTokens, 0, false>(a, l, x, a.row_begin, a.row_end);
+  // A whole run is read of rows behind which the matrix has as many bytes more.
+  const size_t beyond = l.runs * size_t{Run<kFormat>::kBytes} - l.code_bytes;
+  const auto last_rows = static_cast<uint32_t>((beyond + l.code_bytes - 1) / l.code_bytes);
+  const uint32_t free_end = a.w.rows > last_rows ? least(a.w.rows - last_rows, a.row_end) : 0;
+  if (kMore || quarters == 4)
+    multiply_rows<kFormat, kTokens, 4, false>(a, l, x, a.row_begin, free_end);
+  else if (quarters == 3)
+    multiply_rows<kFormat, kTokens, kMore ? 4 : 3, false>(a, l, x, a.row_begin, free_end);
+  else if (quarters == 2)
+    multiply_rows<kFormat, kTokens, kMore ? 4 : 2, false>(a, l, x, a.row_begin, free_end);
+  else
+    multiply_rows<kFormat, kTokens, kMore ? 4 : 1, false>(a, l, x, a.row_begin, free_end);
+  multiply_rows<kFormat, kTokens, 4, true>(a, l, x, a.row_begin > free_end ? a.row_begin : free_end,
+                                           a.row_end);
+}
+
+// What the loops ask for ahead, for the first rows: on its way while activations are arranged.
+template <DType kFormat>
+void prefetch_first_rows(const MatmulArgs& a, const Layout& l) {
+  const auto prefetch_from = [&](const std::byte* plane, size_t row_bytes, size_t most) {
+    const size_t bytes = row_bytes * (a.row_end - a.row_begin);
+    const char* from = reinterpret_cast<const char*>(plane) + a.row_begin * row_bytes;
+    for (size_t at = 0; at < bytes && at < most; at += 64) _mm_prefetch(from + at, _MM_HINT_T0);
+  };
+  const size_t scale_bytes = kFormat == DType::mxfp4 ? l.blocks : 2 * size_t{l.groups};
+  prefetch_from(a.w.scales, scale_bytes, kPrefetchScales);
+  if constexpr (kFormat != DType::mxfp4) prefetch_from(a.w.biases, scale_bytes, kPrefetchScales);
+  prefetch_from(a.w.codes, l.code_bytes, kPrefetch);
+}
+
 template <DType kFormat>
 void few_tokens(const MatmulArgs& a, const Layout& l) {
-  auto* x = reinterpret_cast<int8_t*>(a.scratch);
-  const uint32_t padded = l.runs * kSumLanes * width_of(kFormat);
-  for (uint32_t t = 0; t < a.tokens; ++t)
-    arrange(a.xq->codes + t * a.xq->codes_stride, a.w.cols, padded, kFormat != DType::affine8,
-            x + static_cast<size_t>(t) * padded);
+  prefetch_first_rows<kFormat>(a, l);
+  const Arranged x = arrange<kFormat>(a, l);
   switch (a.tokens) {
     case 1:
       return row_by_row<kFormat, 1>(a, l, x);

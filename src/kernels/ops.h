@@ -71,7 +71,7 @@ struct MatmulArgs {
 };
 
 // Room for 32 weight rows unpacked to a byte a code, with an f32 scale and bias a block; or for the
-// codes of six tokens, each padded to 1024 columns.
+// codes of six tokens, each padded to 1024 columns, or to 512 with 64 int32 for each 512.
 constexpr size_t unpacked_floats(uint32_t cols) {
   return (size_t{cols} + 63) / 64 * 64 * 10 + 1536;
 }

@@ -48,6 +48,9 @@ MatrixFormat read_format(const KernelCase& c, const Kernels& kernels) {
 }
 
 Status check_kernel_case(const KernelCase& c) {
+  if (c.matrices == 0 || (c.matrices > 1 && c.op != KernelOpKind::matmul))
+    return invalid_argument_error("{} is not measured with {} matrices", kernel_op_name(c.op),
+                                  c.matrices);
   if (c.op != KernelOpKind::matmul) return check_sequence_case(c);
   if (!is_plain_float(c.format.dtype) && !is_affine(c.format.dtype) &&
       c.format.dtype != DType::mxfp4)
@@ -61,9 +64,10 @@ Status check_kernel_case(const KernelCase& c) {
                                   std::max<uint32_t>(c.format.group, kActivationBlock),
                                   format_name(c.format));
   const uint64_t values = uint64_t{c.tokens} * (uint64_t{c.rows} + 2 * uint64_t{c.cols});
-  if (*bytes > kMaxCaseBytes || values > kMaxCaseBytes / sizeof(float))
-    return invalid_argument_error("a shape of {} × {} for {} tokens takes more than {}", c.rows,
-                                  c.cols, c.tokens, format_bytes(kMaxCaseBytes));
+  const uint64_t most = kMaxCaseBytes / c.matrices;
+  if (*bytes > most || values > most / sizeof(float))
+    return invalid_argument_error("{} of {} × {} for {} tokens take more than {}", c.matrices,
+                                  c.rows, c.cols, c.tokens, format_bytes(kMaxCaseBytes));
   return {};
 }
 

@@ -44,6 +44,23 @@ TEST(KernelBench, EveryBackEndEveryRound) {
   }
 }
 
+TEST(KernelBench, ManyMatricesOfOneCall) {
+  Machine machine;
+  std::vector<KernelSetting> settings;
+  for (const Kernels* kernels : available_kernels())
+    settings.push_back({kernels, &machine.threads});
+  for (const uint32_t tokens : {1u, 9u}) {
+    const KernelCase c = {KernelOpKind::matmul, DType::mxfp4, 48, 64, tokens, 5};
+    const auto run = bench_kernel_case(c, settings, 1, machine.rates);
+    ASSERT_TRUE(run.ok()) << run.error().message;
+    EXPECT_EQ(run->bytes[0], 5 * *matrix_bytes(DType::mxfp4, 48, 64));
+    EXPECT_EQ(run->operations, 2.0 * 48 * 64 * tokens * 5);
+  }
+  EXPECT_FALSE(check_kernel_case({KernelOpKind::matmul, DType::mxfp4, 48, 64, 1, 0}).ok());
+  EXPECT_FALSE(check_kernel_case({KernelOpKind::matmul, DType::mxfp4, 1u << 20, 4096, 1, 2}).ok());
+  EXPECT_FALSE(check_kernel_case({KernelOpKind::attend, {}, 70, 16, 5, 2}).ok());
+}
+
 TEST(KernelBench, AttentionAndStates) {
   Machine machine;
   std::vector<KernelSetting> settings;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -12,6 +13,7 @@
 namespace wader {
 namespace {
 
+constexpr uint32_t kRowsTogether = 32;  // of a thread, as in model/
 constexpr uint32_t kDecodeTokens = 4;  // up to here weights come from memory, copy after copy
 
 // Codes at random; scales, biases and plain values small and ordinary, of either sign.
@@ -48,40 +50,38 @@ class Product final : public KernelOp {
     return std::unique_ptr<KernelOp>(std::move(out));
   }
 
-  // As model/linear.h does it: quantise, then a slice of rows a thread.
+  // As model/ does it: quantise, then a slice of all matrices' rows a thread.
   void run(const KernelSetting& setting) override {
     const Kernels& k = *setting.kernels;
-    const MatrixView w = view(next_++ % copies_);
     const QuantisedRows xq = {codes_.data(),     scales_.data(), sums_.data(),
                               code_sums_.data(), c_.cols,        c_.cols / kActivationBlock};
     const bool integer = k.quantise_row != nullptr && !is_plain_float(c_.format.dtype);
     if (integer) quantise(setting, xq);
-    setting.threads->parallel_for(c_.rows, 32, [&](ThreadPool::Slice slice) {
-      auto* scratch = reinterpret_cast<float*>(scratch_.data());
-      k.matmul({.y = y_.data(),
-                .y_stride = c_.rows,
-                .x = x_.data(),
-                .x_stride = c_.cols,
-                .tokens = c_.tokens,
-                .w = w,
-                .bias = nullptr,
-                .row_begin = static_cast<uint32_t>(slice.begin),
-                .row_end = static_cast<uint32_t>(slice.end),
-                .scratch = scratch + static_cast<size_t>(slice.worker) *
-                                         matmul_scratch_floats(c_.cols, c_.tokens),
-                .xq = integer ? &xq : nullptr});
+    const int64_t blocks = (c_.rows + kRowsTogether - 1) / kRowsTogether;
+    setting.threads->parallel_for(blocks * c_.matrices, 1, [&](ThreadPool::Slice slice) {
+      for (int64_t at = slice.begin; at < slice.end;) {
+        const int64_t matrix = at / blocks, end = std::min(slice.end, (matrix + 1) * blocks);
+        const auto row = static_cast<uint32_t>(at - matrix * blocks) * kRowsTogether;
+        const auto rows = static_cast<uint32_t>(end - at) * kRowsTogether;
+        multiply(k, integer ? &xq : nullptr, static_cast<uint32_t>(matrix), row,
+                 std::min(row + rows, c_.rows), slice.worker);
+        at = end;
+      }
     });
+    next_ += c_.matrices;
   }
 
-  uint64_t bytes(const Kernels&) const override { return matrix_bytes_; }
-  double operations() const override { return 2.0 * c_.rows * c_.cols * c_.tokens; }
+  uint64_t bytes(const Kernels&) const override { return matrix_bytes_ * c_.matrices; }
+  double operations() const override { return 2.0 * c_.rows * c_.cols * c_.tokens * c_.matrices; }
 
  private:
   explicit Product(const KernelCase& c)
       : c_(c),
         matrix_bytes_(*matrix_bytes(c.format, c.rows, c.cols)),
         stride_(align_up(matrix_bytes_, 4096)),
-        copies_(c.tokens > kDecodeTokens ? 1 : std::max<uint64_t>(1, kBandwidthBytes / stride_)) {}
+        copies_(c.tokens > kDecodeTokens
+                    ? c.matrices
+                    : std::max<uint64_t>(c.matrices, kBandwidthBytes / stride_)) {}
 
   void fill() {
     std::mt19937_64 random(1);
@@ -90,11 +90,31 @@ class Product final : public KernelOp {
       std::memcpy(weights_.data() + i * stride_, weights_.data(), matrix_bytes_);
     x_.resize(static_cast<size_t>(c_.tokens) * c_.cols);
     for (float& value : x_) value = static_cast<float>(random() % 2001) / 1000 - 1;
-    y_.resize(static_cast<size_t>(c_.tokens) * c_.rows);
+    y_.resize(static_cast<size_t>(c_.tokens) * c_.rows * c_.matrices);
+    // Like slots of a cache: a call's matrices do not lie in their order.
+    order_.resize(copies_);
+    std::iota(order_.begin(), order_.end(), 0);
+    std::shuffle(order_.begin(), order_.end(), random);
     codes_.resize(x_.size());
     scales_.resize(x_.size() / kActivationBlock);
     sums_.resize(scales_.size());
     code_sums_.resize(scales_.size());
+  }
+
+  void multiply(const Kernels& kernels, const QuantisedRows* xq, uint32_t matrix, uint32_t row_begin,
+                uint32_t row_end, int worker) {
+    const size_t scratch = matmul_scratch_floats(c_.cols, c_.tokens) * static_cast<size_t>(worker);
+    kernels.matmul({.y = y_.data() + size_t{matrix} * c_.tokens * c_.rows,
+                    .y_stride = c_.rows,
+                    .x = x_.data(),
+                    .x_stride = c_.cols,
+                    .tokens = c_.tokens,
+                    .w = view(order_[(next_ + matrix) % copies_]),
+                    .bias = nullptr,
+                    .row_begin = row_begin,
+                    .row_end = row_end,
+                    .scratch = reinterpret_cast<float*>(scratch_.data()) + scratch,
+                    .xq = xq});
   }
 
   void quantise(const KernelSetting& setting, const QuantisedRows& xq) {
@@ -118,6 +138,7 @@ class Product final : public KernelOp {
   std::vector<float> x_, y_, scales_, sums_;
   std::vector<int8_t> codes_;
   std::vector<int32_t> code_sums_;
+  std::vector<uint32_t> order_;
 };
 
 }  // namespace
