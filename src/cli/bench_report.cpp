@@ -203,9 +203,9 @@ std::string kernel_table_row(const KernelCase& c, const KernelSetting& setting,
       kernel_op_name(c.op), format_name(read_format(c, *setting.kernels)),
       c.matrices > 1 ? fmt::format("{} {}x{}", c.matrices, c.rows, c.cols)
                      : fmt::format("{}x{}", c.rows, c.cols),
-      c.tokens, setting.kernels->name,
-      setting.threads->size(), f.seconds.median * 1e6, f.seconds.smallest * 1e6,
-      f.bytes_per_second / 1e9, 100 * f.bandwidth_fraction, f.operations_per_second / 1e9,
+      c.tokens, setting.kernels->name, setting.threads->size(), f.seconds.median * 1e6,
+      f.seconds.smallest * 1e6, f.bytes_per_second / 1e9, 100 * f.bandwidth_fraction,
+      f.operations_per_second / 1e9,
       f.peak_fraction ? fmt::format("{:.0f} %", 100 * *f.peak_fraction) : "-");
 }
 

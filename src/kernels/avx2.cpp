@@ -19,8 +19,6 @@ namespace {
 constexpr uint32_t kBlocks = 8;     // of a half run, one a lane of a vector
 constexpr uint32_t kStep = 256;     // columns: eight times 32
 constexpr uint32_t kFewTokens = 3;  // up to which weights are read row by row
-constexpr size_t kPrefetch = 4096;  // bytes ahead
-constexpr size_t kPrefetchScales = 512;
 
 const __m256i* vector_at(const void* from) {
   return static_cast<const __m256i*>(from);
@@ -43,16 +41,22 @@ float add_as_tree(__m256 low, __m256 high) {
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
-// Byte s → 2^(s − 127) / 2: 0 and 1 give denormals, 255 NaN.
+// Byte s → 2^(s − 127) / 2: 0 and 1 give denormals, 255 NaN. Those three are rare.
 __m256 half_e8m0(__m256i bytes) {
   const auto replace = [&](__m256i bits, int byte, int with) {
     return _mm256_blendv_epi8(bits, _mm256_set1_epi32(with),
                               _mm256_cmpeq_epi32(bytes, _mm256_set1_epi32(byte)));
   };
   __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(bytes, _mm256_set1_epi32(1)), 23);
-  bits = replace(bits, 1, 0x00400000);
-  bits = replace(bits, 0, 0x00200000);
-  bits = replace(bits, 255, 0x7fc00000);
+  // Of 2 … 254 alone byte − 2 is at most 252, as unsigned numbers.
+  const __m256i less_2 = _mm256_sub_epi32(bytes, _mm256_set1_epi32(2)),
+                most = _mm256_set1_epi32(252);
+  if (_mm256_movemask_epi8(_mm256_cmpeq_epi32(_mm256_min_epu32(less_2, most), less_2)) != -1)
+      [[unlikely]] {
+    bits = replace(bits, 1, 0x00400000);
+    bits = replace(bits, 0, 0x00200000);
+    bits = replace(bits, 255, 0x7fc00000);
+  }
   return _mm256_castsi256_ps(bits);
 }
 
@@ -84,23 +88,24 @@ Layout layout_of(const MatrixView& w) {
   return l;
 }
 
-// Scales (or biases) of the `count` blocks of one half run; 0 in the other lanes.
-__m256 load_scales(const Layout& l, const std::byte* plane, uint32_t row, uint32_t half,
-                   uint32_t count) {
+// Scales (or biases) of the `count` blocks of one half run; 0 in the other lanes. kMasked: no byte
+// beyond them is read.
+template <bool kMasked>
+[[gnu::always_inline]] inline __m256 load_scales(const Layout& l, const std::byte* plane,
+                                                 uint32_t row, uint32_t half, uint32_t count) {
   const bool mxfp4 = l.format == DType::mxfp4;
   const uint32_t first = half * kBlocks >> l.shift;
   const std::byte* from = plane + (static_cast<size_t>(row) * l.groups + first) * (mxfp4 ? 1 : 2);
   _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchScales, _MM_HINT_T0);
-  uint32_t bytes = mxfp4 ? count : 2 * (count >> l.shift);
   __m128i raw;
-  if (bytes == 16) {
-    raw = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
-  } else if (bytes == 8) {
-    raw = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
-  } else {
+  if (kMasked && count < kBlocks) {
+    const uint32_t bytes = mxfp4 ? count : 2 * (count >> l.shift);
     alignas(16) std::byte padded[16] = {};
     for (uint32_t i = 0; i < bytes; ++i) padded[i] = from[i];
     raw = _mm_load_si128(reinterpret_cast<const __m128i*>(padded));
+  } else {
+    raw = mxfp4 || l.shift ? _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))
+                           : _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   }
   __m256 values;
   if (mxfp4)
@@ -109,9 +114,10 @@ __m256 load_scales(const Layout& l, const std::byte* plane, uint32_t row, uint32
     values = _mm256_cvtph_ps(raw);
   else
     values = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(raw), 16));
+  if (l.shift) values = _mm256_permutevar8x32_ps(values, l.spread);
   // The mask also keeps a last half run's lanes without a block from holding denormals: slow.
-  return _mm256_and_ps(_mm256_permutevar8x32_ps(values, l.spread),
-                       _mm256_castsi256_ps(first_dwords(count)));
+  if (count < kBlocks) values = _mm256_and_ps(values, _mm256_castsi256_ps(first_dwords(count)));
+  return values;
 }
 
 // mxfp4 codes are looked up 12 too high, so that they are unsigned: 2 · E2M1 + 12.
@@ -126,21 +132,22 @@ __m256i signed_pairs(__m256i codes, __m256i x) {
   return _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(x, codes));
 }
 
-// Decode. Σ stored codes · x of eight times 32 columns (kWhole; else of `count`), by their arranged
-// activations.
-template <DType kFormat, bool kWhole>
+// Decode. Σ stored codes · x of eight times 32 columns, by their arranged activations. kMasked: of
+// `count` times 32, and no byte beyond them is read.
+template <DType kFormat, bool kMasked>
 [[gnu::always_inline]] inline __m256i dot(const std::byte* from, uint32_t count, const int8_t* x) {
   const __m256i ones = _mm256_set1_epi16(1);
   const auto load = [&](uint32_t v, uint32_t dwords_a_block) {
     const std::byte* at = from + 32 * v;
     _mm_prefetch(reinterpret_cast<const char*>(at) + kPrefetch, _MM_HINT_T0);
-    if (kWhole) return _mm256_loadu_si256(vector_at(at));
+    if (!kMasked) return _mm256_loadu_si256(vector_at(at));
     const uint32_t dwords = count * dwords_a_block;
     return _mm256_maskload_epi32(reinterpret_cast<const int*>(at),
                                  first_dwords(dwords > 8 * v ? dwords - 8 * v : 0));
   };
   const auto x_at = [&](uint32_t v) { return _mm256_loadu_si256(vector_at(x + 32 * v)); };
   __m256i sums[4];  // lane i of sums[j]: the parts of 2j + i
+#pragma GCC unroll 4
   for (uint32_t j = 0; j < 4; ++j) {
     if constexpr (kFormat == DType::affine8) {
       const __m256i flip = _mm256_set1_epi8(-128);
@@ -168,9 +175,19 @@ template <DType kFormat, bool kWhole>
   return _mm256_permutevar8x32_epi32(all, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-// A row's codes, zeros up to a whole half run. For nibbles each 64 become 32 of even columns, then
-// 32 of odd ones: a byte of weights holds one of each.
-void arrange(const int8_t* from, uint32_t cols, uint32_t padded, bool nibbles, int8_t* to) {
+// Activations as decode reads them, in scratch: for each token and half run of weights its codes,
+// and for its eight blocks the scales, the sums, and what true codes add to the products of stored
+// ones. All are 0 in the places without a block.
+struct Arranged {
+  int8_t* codes;     // (tokens, halves, 8 blocks)
+  float* scales;     // (tokens, halves, 8)
+  float* sums;       // (tokens, halves, 8)
+  int32_t* offsets;  // (tokens, halves, 8)
+};
+
+// A row's codes. For nibbles each 64 become 32 of even columns, then 32 of odd ones: a byte of
+// weights holds one of each.
+void arrange_codes(const int8_t* from, uint32_t cols, uint32_t padded, bool nibbles, int8_t* to) {
   const auto load = [&](uint32_t c) {
     return c < cols ? _mm256_loadu_si256(vector_at(from + c)) : _mm256_setzero_si256();
   };
@@ -190,85 +207,130 @@ void arrange(const int8_t* from, uint32_t cols, uint32_t padded, bool nibbles, i
   }
 }
 
+template <uint32_t kWidth>
+Arranged arrange(const MatmulArgs& a, const Layout& l) {
+  constexpr uint32_t kHalf = kBlocks * kWidth, kSteps = kWidth / kActivationBlock;
+  const size_t halves = size_t{a.tokens} * l.halves;
+  Arranged x{};
+  x.codes = reinterpret_cast<int8_t*>(a.scratch);
+  x.scales = a.scratch + halves * kHalf / sizeof(float);
+  x.sums = x.scales + halves * kBlocks;
+  x.offsets = reinterpret_cast<int32_t*>(x.sums + halves * kBlocks);
+  for (size_t t = 0; t < a.tokens; ++t) {
+    const size_t of_token = t * a.xq->blocks_stride, first = t * l.halves;
+    arrange_codes(a.xq->codes + t * a.xq->codes_stride, a.w.cols, l.halves * kHalf,
+                  l.format != DType::affine8, x.codes + first * kHalf);
+    // Scales and sums of codes are kept for every 32 columns, sums for every block of 64.
+    const float* scales = a.xq->scales + of_token;
+    const int32_t* code_sums = a.xq->code_sums + of_token;
+    for (uint32_t b = 0; b < l.halves * kBlocks; ++b) {
+      const size_t to = first * kBlocks + b, from = size_t{b} * kSteps;
+      const bool there = b < l.blocks;
+      int32_t sum = there ? code_sums[from] : 0;
+      x.scales[to] = there ? scales[from] : 0.0f;
+      x.sums[to] = x.scales[to] * static_cast<float>(sum);
+      if constexpr (kSteps == 2) {
+        sum += there ? code_sums[from + 1] : 0;
+        x.sums[to] = there ? a.xq->sums[of_token + b] : 0.0f;
+      }
+      x.offsets[to] = l.offset * sum;
+    }
+  }
+  return x;
+}
+
 // Lanes 0 + 1, 2 + 3 … of a, then those of b.
 __m256i add_neighbours(__m256i a, __m256i b) {
   return _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8);
 }
 
-// Of one half run of a token's activations.
-struct HalfSums {
-  __m256i products;  // Σ codes · x of each block
-  __m256 x_scales, x_sums;
-};
-
-template <DType kFormat, uint32_t kWidth, bool kWhole>
-[[gnu::always_inline]] inline HalfSums half_sums(const MatmulArgs& a, const Layout& l,
-                                                 const std::byte* from, const int8_t* x,
-                                                 uint32_t token, uint32_t half, uint32_t count) {
-  constexpr uint32_t kSteps = kWidth / kActivationBlock;
-  constexpr uint32_t kStepBytes = kFormat == DType::affine8 ? kStep : kStep / 2;
-  const size_t of_token = size_t{token} * a.xq->blocks_stride;
-  const size_t at = of_token + half * kBlocks * kSteps;
-  __m256i products[kSteps], code_sums[kSteps];
-  __m256 x_scales[kSteps];
-  for (uint32_t i = 0; i < kSteps; ++i) {
-    const uint32_t all = count * kSteps, here = all > 8 * i ? least(all - 8 * i, 8) : 0;
-    const __m256i mask = first_dwords(here);
-    products[i] = dot<kFormat, kWhole>(from + i * kStepBytes, here, x + i * kStep);
-    x_scales[i] = _mm256_maskload_ps(a.xq->scales + at + 8 * i, mask);
-    code_sums[i] = _mm256_setzero_si256();
-    if (kFormat == DType::affine4 && kSteps == 2) continue;  // which does not need them
-    code_sums[i] = _mm256_maskload_epi32(a.xq->code_sums + at + 8 * i, mask);
-    if (kFormat != DType::affine4)
-      products[i] = _mm256_add_epi32(products[i],
-                                     _mm256_mullo_epi32(code_sums[i], _mm256_set1_epi32(l.offset)));
-  }
-  if constexpr (kSteps == 1)
-    return {products[0], x_scales[0], _mm256_mul_ps(x_scales[0], _mm256_cvtepi32_ps(code_sums[0]))};
-  else
-    return {add_neighbours(products[0], products[1]),
-            _mm256_castpd_ps(_mm256_permute4x64_pd(
-                _mm256_castps_pd(_mm256_shuffle_ps(x_scales[0], x_scales[1], 0x88)), 0xd8)),
-            _mm256_maskload_ps(a.xq->sums + of_token + half * kBlocks, first_dwords(count))};
-}
-
-template <DType kFormat, uint32_t kWidth, bool kWhole>
-[[gnu::always_inline]] inline void add_half(const MatmulArgs& a, const Layout& l, const int8_t* x,
-                                            uint32_t row, uint32_t half,
-                                            __m256 (&lanes)[kFewTokens][2]) {
+template <DType kFormat, uint32_t kWidth, uint32_t kTokens, bool kMasked>
+[[gnu::always_inline]] inline void add_half(const MatmulArgs& a, const Layout& l, const Arranged& x,
+                                            uint32_t row, uint32_t half, uint32_t count,
+                                            __m256 (&lane)[kTokens]) {
   constexpr uint32_t kHalf = kBlocks * kWidth;
   constexpr uint32_t kBytes = kFormat == DType::affine8 ? kHalf : kHalf / 2;
-  const uint32_t count = kWhole ? kBlocks : l.blocks - half * kBlocks;
-  const __m256 scales = load_scales(l, a.w.scales, row, half, count);
+  const __m256 scales = load_scales<kMasked>(l, a.w.scales, row, half, count);
   __m256 biases = _mm256_setzero_ps();
-  if (kFormat != DType::mxfp4) biases = load_scales(l, a.w.biases, row, half, count);
+  if constexpr (kFormat != DType::mxfp4)
+    biases = load_scales<kMasked>(l, a.w.biases, row, half, count);
   const std::byte* from = a.w.codes + row * l.code_bytes + size_t{half} * kBytes;
-  for (uint32_t t = 0; t < a.tokens; ++t) {
-    const HalfSums sums = half_sums<kFormat, kWidth, kWhole>(
-        a, l, from, x + (size_t{t} * l.halves + half) * kHalf, t, half, count);
-    __m256& lane = lanes[t][half % 2];
-    lane = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums.products), _mm256_mul_ps(scales, sums.x_scales),
-                           lane);
-    if (kFormat != DType::mxfp4) lane = _mm256_fmadd_ps(biases, sums.x_sums, lane);
+  for (uint32_t t = 0; t < kTokens; ++t) {
+    const size_t at = t * size_t{l.halves} + half;
+    const int8_t* codes = x.codes + at * kHalf;
+    __m256i products;
+    if constexpr (kWidth == kActivationBlock) {
+      products = dot<kFormat, kMasked>(from, count, codes);
+    } else {
+      const uint32_t steps = 2 * count;
+      products = add_neighbours(
+          dot<kFormat, kMasked>(from, least(steps, 8), codes),
+          dot<kFormat, kMasked>(from + kBytes / 2, steps > 8 ? steps - 8 : 0, codes + kStep));
+    }
+    if constexpr (kFormat != DType::affine4)
+      products =
+          _mm256_add_epi32(products, _mm256_loadu_si256(vector_at(x.offsets + at * kBlocks)));
+    // Lanes without a block add 0 · 0 and never 0 · NaN: scales are 0 on both sides, and codes that
+    // stand behind the row's are multiplied by 0.
+    lane[t] =
+        _mm256_fmadd_ps(_mm256_cvtepi32_ps(products),
+                        _mm256_mul_ps(scales, _mm256_loadu_ps(x.scales + at * kBlocks)), lane[t]);
+    if constexpr (kFormat != DType::mxfp4)
+      lane[t] = _mm256_fmadd_ps(biases, _mm256_loadu_ps(x.sums + at * kBlocks), lane[t]);
   }
+}
+
+template <DType kFormat, uint32_t kWidth, uint32_t kTokens, bool kMasked>
+void multiply_rows(const MatmulArgs& a, const Layout& l, const Arranged& x, uint32_t begin,
+                   uint32_t end) {
+  const uint32_t whole = l.blocks / kBlocks, rest = l.blocks % kBlocks;
+  for (uint32_t r = begin; r < end; ++r) {
+    __m256 low[kTokens], high[kTokens];  // of the sixteen lanes
+    for (uint32_t t = 0; t < kTokens; ++t) low[t] = high[t] = _mm256_setzero_ps();
+    uint32_t half = 0;
+    for (; half + 2 <= whole; half += 2) {
+      add_half<kFormat, kWidth, kTokens, kMasked>(a, l, x, r, half, kBlocks, low);
+      add_half<kFormat, kWidth, kTokens, kMasked>(a, l, x, r, half + 1, kBlocks, high);
+    }
+    if (half < l.halves)
+      add_half<kFormat, kWidth, kTokens, kMasked>(a, l, x, r, half, half < whole ? kBlocks : rest,
+                                                  low);
+    if (half + 1 < l.halves)
+      add_half<kFormat, kWidth, kTokens, kMasked>(a, l, x, r, half + 1, rest, high);
+    const float bias = a.bias ? a.bias[r] : 0.0f;
+    for (uint32_t t = 0; t < kTokens; ++t)
+      a.y[t * a.y_stride + r] = add_as_tree(low[t], high[t]) + bias;
+  }
+}
+
+template <DType kFormat, uint32_t kWidth, uint32_t kTokens>
+void row_by_row(const MatmulArgs& a, const Layout& l, const Arranged& x) {
+  // Whole half runs are read of rows behind which the matrix has as many bytes more.
+  const auto rows_before_end = [&](size_t read_bytes, size_t row_bytes) {
+    return static_cast<uint32_t>((read_bytes - 1) / row_bytes);
+  };
+  constexpr uint32_t kHalf = kBlocks * kWidth;
+  const uint32_t by_codes = rows_before_end(
+      size_t{l.halves} * (kFormat == DType::affine8 ? kHalf : kHalf / 2), l.code_bytes);
+  const uint32_t by_scales = rows_before_end(size_t{l.halves} * (kBlocks >> l.shift), l.groups);
+  const uint32_t last = by_codes > by_scales ? by_codes : by_scales;
+  const uint32_t free_end = a.w.rows > last ? least(a.w.rows - last, a.row_end) : 0;
+  multiply_rows<kFormat, kWidth, kTokens, false>(a, l, x, a.row_begin, free_end);
+  multiply_rows<kFormat, kWidth, kTokens, true>(
+      a, l, x, a.row_begin > free_end ? a.row_begin : free_end, a.row_end);
 }
 
 template <DType kFormat, uint32_t kWidth>
 void few_tokens(const MatmulArgs& a, const Layout& l) {
-  auto* x = reinterpret_cast<int8_t*>(a.scratch);
-  const uint32_t padded = l.halves * kBlocks * kWidth;
-  for (uint32_t t = 0; t < a.tokens; ++t)
-    arrange(a.xq->codes + t * a.xq->codes_stride, a.w.cols, padded, kFormat != DType::affine8,
-            x + size_t{t} * padded);
-  const uint32_t whole = l.blocks / kBlocks;
-  for (uint32_t r = a.row_begin; r < a.row_end; ++r) {
-    __m256 lanes[kFewTokens][2];
-    for (auto& lane : lanes) lane[0] = lane[1] = _mm256_setzero_ps();
-    for (uint32_t half = 0; half < whole; ++half)
-      add_half<kFormat, kWidth, true>(a, l, x, r, half, lanes);
-    if (whole < l.halves) add_half<kFormat, kWidth, false>(a, l, x, r, whole, lanes);
-    for (uint32_t t = 0; t < a.tokens; ++t)
-      a.y[t * a.y_stride + r] = add_as_tree(lanes[t][0], lanes[t][1]) + (a.bias ? a.bias[r] : 0.0f);
+  prefetch_first_rows(a);
+  const Arranged x = arrange<kWidth>(a, l);
+  switch (a.tokens) {
+    case 1:
+      return row_by_row<kFormat, kWidth, 1>(a, l, x);
+    case 2:
+      return row_by_row<kFormat, kWidth, 2>(a, l, x);
+    default:
+      return row_by_row<kFormat, kWidth, kFewTokens>(a, l, x);
   }
 }
 
@@ -346,8 +408,8 @@ void unpack(const MatmulArgs& a, const Layout& l, const Tile& tile, uint32_t row
       float* to = (plane == 0 ? tile.scales : tile.biases) + part * 8;
       for (uint32_t i = 0; i < 8; ++i)
         rows[i] = row + i < end
-                      ? _mm256_castps_si256(load_scales(l, plane == 0 ? a.w.scales : a.w.biases,
-                                                        row + i, half, count))
+                      ? _mm256_castps_si256(load_scales<true>(
+                            l, plane == 0 ? a.w.scales : a.w.biases, row + i, half, count))
                       : _mm256_setzero_si256();
       transpose(rows);
       for (uint32_t k = 0; k < count; ++k)

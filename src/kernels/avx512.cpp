@@ -13,8 +13,6 @@
 namespace wader::avx512 {
 namespace {
 
-constexpr size_t kPrefetch = 4096;  // bytes ahead: with less, two thirds of the memory's speed
-
 // Lane l + 8 to l, l + 4, l + 2, l + 1.
 float add_as_tree(__m512 lanes) {
   const __m256 eight =
@@ -30,8 +28,9 @@ __m512i add_pairs(__m512i a, __m512i b) {
   return _mm512_add_epi32(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
 }
 
-// Decode. A run is the 16 blocks of a row that are lanes together; a last run may have fewer, and is
-// then read in quarters of four. Vector v of a run's activations and of its codes are multiplied.
+// Decode. A run is the 16 blocks of a row that are lanes together; a last run may have fewer, and
+// is then read in quarters of four. Vector v of a run's activations and of its codes are
+// multiplied.
 template <DType kFormat>
 struct Run {
   static constexpr uint32_t kColumns = kSumLanes * width_of(kFormat);
@@ -70,9 +69,10 @@ struct Run {
     }
   }
 
-  // Of one load, added to `sum`: a block's product is four dwords of mxfp4 (128 bits), 8 of affine4,
-  // 16 of affine8.
-  [[gnu::always_inline]] __m512i product(const int8_t* x, uint32_t load, __m512i sum = _mm512_setzero_si512()) const {
+  // Of one load, added to `sum`: a block's product is four dwords of mxfp4 (128 bits), 8 of
+  // affine4, 16 of affine8.
+  [[gnu::always_inline]] __m512i product(const int8_t* x, uint32_t load,
+                                         __m512i sum = _mm512_setzero_si512()) const {
     constexpr uint32_t kEach = kVectors / kLoads;
 #pragma GCC unroll 2
     for (uint32_t v = kEach * load; v < kEach * (load + 1); ++v)
@@ -105,9 +105,9 @@ struct Run {
   }
 };
 
-// Activations as decode reads them, in scratch: for each token and run of weights a run's codes, and
-// for its 16 blocks the scales, and where products of mxfp4 start or, of affine formats, the sums.
-// All are 0 in the places without a block.
+// Activations as decode reads them, in scratch: for each token and run of weights a run's codes,
+// and for its 16 blocks the scales, and where products of mxfp4 start or, of affine formats, the
+// sums. All are 0 in the places without a block.
 struct Arranged {
   int8_t* codes;    // (tokens, runs, columns of a run)
   float* scales;    // (tokens, runs, 16)
@@ -150,7 +150,8 @@ void arrange_starts(const int32_t* code_sums, __mmask16 mask, int32_t* to) {
 
 template <DType kFormat>
 Arranged arrange(const MatmulArgs& a, const Layout& l) {
-  constexpr uint32_t kColumns = Run<kFormat>::kColumns, kParts = width_of(kFormat) / kActivationBlock;
+  constexpr uint32_t kColumns = Run<kFormat>::kColumns,
+                     kParts = width_of(kFormat) / kActivationBlock;
   const size_t runs = size_t{a.tokens} * l.runs;
   Arranged x{};
   x.codes = reinterpret_cast<int8_t*>(a.scratch);
@@ -183,8 +184,8 @@ template <DType kFormat, uint32_t kTokens, uint32_t kQuarters, bool kMasked>
                                            uint32_t row, uint32_t run, uint32_t count,
                                            __m512 (&lanes)[kTokens]) {
   Run<kFormat> w;
-  w.template load<kQuarters, kMasked>(
-      a.w.codes + row * l.code_bytes + run * Run<kFormat>::kBytes, count);
+  w.template load<kQuarters, kMasked>(a.w.codes + row * l.code_bytes + run * Run<kFormat>::kBytes,
+                                      count);
   __m512 scales, biases;
   if constexpr (kFormat == DType::mxfp4) {
     scales = load_e8m0(l, a.w.scales, row, run, count);
@@ -198,9 +199,9 @@ template <DType kFormat, uint32_t kTokens, uint32_t kQuarters, bool kMasked>
         w.template dot<kQuarters>(x.codes + at * Run<kFormat>::kColumns, x.starts + at * 64);
     // Lanes without a block add 0 · 0 and never 0 · NaN: scales are 0 on both sides, and codes that
     // stand behind the row's are multiplied by 0.
-    lanes[t] = _mm512_fmadd_ps(
-        _mm512_cvtepi32_ps(sum),
-        _mm512_mul_ps(scales, _mm512_loadu_ps(x.scales + at * kSumLanes)), lanes[t]);
+    lanes[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum),
+                               _mm512_mul_ps(scales, _mm512_loadu_ps(x.scales + at * kSumLanes)),
+                               lanes[t]);
     if constexpr (kFormat != DType::mxfp4)
       lanes[t] = _mm512_fmadd_ps(biases, _mm512_loadu_ps(x.sums + at * kSumLanes), lanes[t]);
   }
@@ -230,8 +231,8 @@ void row_by_row(const MatmulArgs& a, const Layout& l, const Arranged& x) {
   if (quarters == 0)
     return multiply_rows<kFormat, kTokens, 0, false>(a, l, x, a.row_begin, a.row_end);
   // A whole run is read of rows behind which the matrix has as many bytes more.
-  const size_t beyond = l.runs * size_t{Run<kFormat>::kBytes} - l.code_bytes;
-  const auto last_rows = static_cast<uint32_t>((beyond + l.code_bytes - 1) / l.code_bytes);
+  const size_t read_bytes = l.runs * size_t{Run<kFormat>::kBytes};
+  const auto last_rows = static_cast<uint32_t>((read_bytes - 1) / l.code_bytes);
   const uint32_t free_end = a.w.rows > last_rows ? least(a.w.rows - last_rows, a.row_end) : 0;
   if (kMore || quarters == 4)
     multiply_rows<kFormat, kTokens, 4, false>(a, l, x, a.row_begin, free_end);
@@ -245,23 +246,9 @@ void row_by_row(const MatmulArgs& a, const Layout& l, const Arranged& x) {
                                            a.row_end);
 }
 
-// What the loops ask for ahead, for the first rows: on its way while activations are arranged.
-template <DType kFormat>
-void prefetch_first_rows(const MatmulArgs& a, const Layout& l) {
-  const auto prefetch_from = [&](const std::byte* plane, size_t row_bytes, size_t most) {
-    const size_t bytes = row_bytes * (a.row_end - a.row_begin);
-    const char* from = reinterpret_cast<const char*>(plane) + a.row_begin * row_bytes;
-    for (size_t at = 0; at < bytes && at < most; at += 64) _mm_prefetch(from + at, _MM_HINT_T0);
-  };
-  const size_t scale_bytes = kFormat == DType::mxfp4 ? l.blocks : 2 * size_t{l.groups};
-  prefetch_from(a.w.scales, scale_bytes, kPrefetchScales);
-  if constexpr (kFormat != DType::mxfp4) prefetch_from(a.w.biases, scale_bytes, kPrefetchScales);
-  prefetch_from(a.w.codes, l.code_bytes, kPrefetch);
-}
-
 template <DType kFormat>
 void few_tokens(const MatmulArgs& a, const Layout& l) {
-  prefetch_first_rows<kFormat>(a, l);
+  prefetch_first_rows(a);
   const Arranged x = arrange<kFormat>(a, l);
   switch (a.tokens) {
     case 1:

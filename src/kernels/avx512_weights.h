@@ -8,10 +8,6 @@
 namespace wader::avx512 {
 namespace {
 
-// Of the planes of scales and biases, which stand still sixteen times as long as codes: without it
-// affine4 had half the speed.
-constexpr size_t kPrefetchScales = 512;
-
 constexpr uint32_t width_of(DType format) {  // columns of a block
   return format == DType::mxfp4 ? kActivationBlock : kWideBlock;
 }
@@ -62,8 +58,8 @@ inline Layout layout_of(const MatrixView& w) {
 }
 
 // Scales (or biases) of the `count` blocks of one run; 0 in the other lanes.
-[[gnu::always_inline]] inline __m512 load_scales(const Layout& l, const std::byte* plane, uint32_t row, uint32_t run,
-                          uint32_t count) {
+[[gnu::always_inline]] inline __m512 load_scales(const Layout& l, const std::byte* plane,
+                                                 uint32_t row, uint32_t run, uint32_t count) {
   const uint32_t first = run * kSumLanes >> l.shift, kept = count >> l.shift;
   const std::byte* from = plane + 2 * (static_cast<size_t>(row) * l.groups + first);
   _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchScales, _MM_HINT_T0);
@@ -74,8 +70,8 @@ inline Layout layout_of(const MatrixView& w) {
   return _mm512_maskz_permutexvar_ps(static_cast<__mmask16>(low_bits(count)), l.spread, values);
 }
 
-[[gnu::always_inline]] inline __m512 load_e8m0(const Layout& l, const std::byte* plane, uint32_t row, uint32_t run,
-                        uint32_t count) {
+[[gnu::always_inline]] inline __m512 load_e8m0(const Layout& l, const std::byte* plane,
+                                               uint32_t row, uint32_t run, uint32_t count) {
   const auto mask = static_cast<__mmask16>(low_bits(count));
   const std::byte* from = plane + static_cast<size_t>(row) * l.blocks + run * kSumLanes;
   _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchScales, _MM_HINT_T0);

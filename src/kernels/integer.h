@@ -44,6 +44,26 @@ struct BlockOrder {
   return w.format.dtype == DType::affine8 ? w.cols : w.cols / 2;
 }
 
+// Decode asks for codes, scales and biases so many bytes before it takes them: with less of codes
+// two thirds of the memory's speed, without the others, which stand still sixteen times as long,
+// half of it.
+constexpr size_t kPrefetch = 4096, kPrefetchScales = 512;
+
+// The same for the rows that a call begins with, which nobody has asked for before.
+[[maybe_unused]] static void prefetch_first_rows(const MatmulArgs& args) {
+  const MatrixView& w = args.w;
+  const auto prefetch = [&](const std::byte* plane, size_t row_bytes, size_t most) {
+    const size_t bytes = row_bytes * (args.row_end - args.row_begin);
+    const std::byte* from = plane + args.row_begin * row_bytes;
+    for (size_t at = 0; at < bytes && at < most; at += 64) __builtin_prefetch(from + at);
+  };
+  const bool affine = w.format.dtype != DType::mxfp4;
+  const size_t scale_bytes = affine ? size_t{w.cols} / w.format.group * 2 : w.cols / 32;
+  prefetch(w.scales, scale_bytes, kPrefetchScales);
+  if (affine) prefetch(w.biases, scale_bytes, kPrefetchScales);
+  prefetch(w.codes, code_bytes_of_row(w), kPrefetch);
+}
+
 namespace portable {
 void matmul(const MatmulArgs& args);
 void quantise_row(int8_t* codes, float* scales, float* sums, int32_t* code_sums, const float* x,

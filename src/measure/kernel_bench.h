@@ -29,7 +29,8 @@ struct KernelCase {
   KernelOpKind op;
   MatrixFormat format;  // of the weights; attend and delta have none
   uint32_t rows, cols, tokens;
-  // matmul: that many matrices times one x in one call, as a token's experts are; y has one for each.
+  // matmul: that many matrices times one x in one call, as a token's experts are; y has one for
+  // each.
   uint32_t matrices = 1;
 };
 // What the setting's back end reads: the weights' format, that of its keys and values, f32.

@@ -14,7 +14,7 @@ namespace wader {
 namespace {
 
 constexpr uint32_t kRowsTogether = 32;  // of a thread, as in model/
-constexpr uint32_t kDecodeTokens = 4;  // up to here weights come from memory, copy after copy
+constexpr uint32_t kDecodeTokens = 4;   // up to here weights come from memory, copy after copy
 
 // Codes at random; scales, biases and plain values small and ordinary, of either sign.
 void fill_matrix(const MatrixView& m, std::byte* to, std::mt19937_64& random) {
@@ -101,8 +101,8 @@ class Product final : public KernelOp {
     code_sums_.resize(scales_.size());
   }
 
-  void multiply(const Kernels& kernels, const QuantisedRows* xq, uint32_t matrix, uint32_t row_begin,
-                uint32_t row_end, int worker) {
+  void multiply(const Kernels& kernels, const QuantisedRows* xq, uint32_t matrix,
+                uint32_t row_begin, uint32_t row_end, int worker) {
     const size_t scratch = matmul_scratch_floats(c_.cols, c_.tokens) * static_cast<size_t>(worker);
     kernels.matmul({.y = y_.data() + size_t{matrix} * c_.tokens * c_.rows,
                     .y_stride = c_.rows,
