@@ -193,6 +193,9 @@ TEST_F(Cli, BenchRefusesWhatItCannotMeasure) {
        {"", "5", "5x", "x5", "0x64", "64x64x64", "-1x64", "5000000000x64", "4000000000x64"})
     expect_error({"bench", "kernels", "--shape", shape}, 2, "shape");
   expect_error({"bench", "kernels", "--shape", "64x10"}, 2, "10 columns");
+  expect_error({"bench", "kernels", "--matrices", "0"}, 2, "--matrices");
+  expect_error({"bench", "kernels", "--op", "attend", "--matrices", "2"}, 2, "2 matrices");
+  expect_error({"bench", "kernels", "--shape", "65536x65536", "--matrices", "9"}, 2, "9 matrices");
   expect_error({"bench", "kernels", "--op", "sort"}, 2, "sort");
   expect_error({"bench", "kernels", "--op", "delta", "--format", "mxfp4"}, 2, "--format");
   expect_error({"bench", "kernels", "--format", "f99"}, 2, "f99");

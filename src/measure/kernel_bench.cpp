@@ -66,8 +66,9 @@ Status check_kernel_case(const KernelCase& c) {
   const uint64_t values = uint64_t{c.tokens} * (uint64_t{c.rows} + 2 * uint64_t{c.cols});
   const uint64_t most = kMaxCaseBytes / c.matrices;
   if (*bytes > most || values > most / sizeof(float))
-    return invalid_argument_error("{} of {} × {} for {} tokens take more than {}", c.matrices,
-                                  c.rows, c.cols, c.tokens, format_bytes(kMaxCaseBytes));
+    return invalid_argument_error(
+        "a shape of {} × {} for {} tokens and {} matrices takes more than {}", c.rows, c.cols,
+        c.tokens, c.matrices, format_bytes(kMaxCaseBytes));
   return {};
 }
 
